@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+#
+# make            build/ordeal, build/ordeald, build/ordeal-guardian
+# make demo       install what is missing, build, lab up, profile smoke, show the report
+# make check      install what is missing, build, run all tests  (SAN=address,undefined for sanitizers)
+# make lint       format, clang-tidy, cppcheck, size gate, dependency direction
+# make bench      timings, apart from the tests
+# make deps       install the packages below
+#
+# A variant (SAN=...) has a build folder of its own.
+
+# Everything that comes from outside, in one place: packages of Debian 12 (bookworm), by name.
+DEBIAN_RELEASE := bookworm
+PACKAGES_RUN := postgresql-15 libpq5 libjansson4 libyaml-0-2 openssl iproute2 nftables xfsprogs \
+	util-linux procps kmod
+PACKAGES_BUILD := build-essential pkg-config libpq-dev libjansson-dev libyaml-dev libssl-dev check
+PACKAGES_LINT := clang-format clang-tidy cppcheck universal-ctags
+
+SAN ?=
+comma := ,
+BUILD := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
+MODULES := libpq jansson yaml-0.1 openssl
+
+CC ?= gcc
+OPTIMISE := $(if $(SAN),-O1,-O2)
+WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition \
+	-Wpointer-arith -Wcast-qual -Wwrite-strings -Wformat=2 -Wundef -Wvla -Wimplicit-fallthrough \
+	-Wdouble-promotion -Wnull-dereference
+HARDENING := -fstack-protector-strong -fPIE $(if $(SAN),,-D_FORTIFY_SOURCE=2)
+CPPFLAGS += -I. -D_GNU_SOURCE
+CFLAGS += -std=gnu11 -g $(OPTIMISE) $(WARNINGS) $(HARDENING) $(if $(CI),-Werror) \
+	$(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
+LDFLAGS += -pie -Wl,-z,relro,-z,now $(if $(SAN),-fsanitize=$(SAN))
+MODULE_CFLAGS = $(shell pkg-config --cflags $(MODULES) 2>/dev/null)
+MODULE_LIBS = $(shell pkg-config --libs $(MODULES))
+CHECK_LIBS = $(shell pkg-config --libs check)
+
+MAINS := orchestrator/ordeal.c agents/ordeald.c
+GUARDIAN_SOURCES := $(wildcard agents/guardian/*.c) lib/error.c lib/clock.c lib/crc32c.c
+SOURCES := $(filter-out $(MAINS),$(wildcard lib/*.c faults/*.c agents/*.c agents/load/*.c \
+	topologies/*.c topologies/lab/*.c topologies/ha/*.c orchestrator/*.c orchestrator/checks/*.c \
+	orchestrator/reports/*.c))
+OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o)
+ARCHIVE := $(BUILD)/libordeal.a
+PROGRAMS := $(BUILD)/ordeal $(BUILD)/ordeald $(BUILD)/ordeal-guardian
+UNIT_SOURCES := $(wildcard tests/unit/test_*.c tests/contract/test_*.c tests/calibration/test_*.c)
+UNIT_TESTS := $(UNIT_SOURCES:%.c=$(BUILD)/%)
+TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
+
+.PHONY: all deps demo check test-programs lint bench clean
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+all: $(PROGRAMS)
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(MODULE_CFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(ARCHIVE): $(OBJECTS)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/ordeal: $(BUILD)/orchestrator/ordeal.o $(ARCHIVE)
+	$(CC) $(LDFLAGS) $^ $(MODULE_LIBS) -o $@
+
+$(BUILD)/ordeald: $(BUILD)/agents/ordeald.o $(ARCHIVE)
+	$(CC) $(LDFLAGS) $^ $(MODULE_LIBS) -o $@
+
+$(BUILD)/ordeal-guardian: $(GUARDIAN_SOURCES:%.c=$(BUILD)/%.o)
+	$(CC) $(LDFLAGS) $^ -o $@
+
+$(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_HELPERS) $(ARCHIVE)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) $^ $(CHECK_LIBS) $(MODULE_LIBS) -o $@
+
+test-programs: $(UNIT_TESTS)
+
+deps:
+	@PACKAGES="$(PACKAGES_RUN) $(PACKAGES_BUILD)" tests/install-packages
+
+demo: deps
+	@$(MAKE) --no-print-directory all
+	@tests/demo $(BUILD)
+
+check: deps
+	@$(MAKE) --no-print-directory all test-programs
+	@tests/run $(BUILD)
+
+lint:
+	@PACKAGES="$(PACKAGES_LINT) $(PACKAGES_BUILD)" tests/install-packages
+	@tests/lint/run
+
+bench: deps
+	@$(MAKE) --no-print-directory all test-programs
+	@tests/bench/run $(BUILD)
+
+clean:
+	rm -rf build build-*
+
+-include $(OBJECTS:.o=.d) $(UNIT_TESTS:=.d) $(BUILD)/orchestrator/ordeal.d $(BUILD)/agents/ordeald.d \
+	$(wildcard $(BUILD)/agents/guardian/*.d $(BUILD)/tests/support/*.d)
