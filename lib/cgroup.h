@@ -9,6 +9,7 @@
 #ifndef ORDEAL_LIB_CGROUP_H
 #define ORDEAL_LIB_CGROUP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 

@@ -19,7 +19,7 @@
 #include <stdbool.h>
 
 #define MUST_CHECK __attribute__((warn_unused_result))
-#define PRINTF_LIKE(format, first) __attribute__((format(printf, format, first)))
+#define PRINTF_LIKE(text, first) __attribute__((format(printf, text, first)))
 
 enum status {
     STATUS_OK = 0,

@@ -6,6 +6,8 @@
 #define ORDEAL_LIB_JSON_H
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 #include "lib/error.h"
 

@@ -17,6 +17,7 @@
 #define ORDEAL_LIB_LEDGER_H
 
 #include <stddef.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "lib/arena.h"

@@ -9,6 +9,7 @@
 #ifndef ORDEAL_LIB_LOOP_H
 #define ORDEAL_LIB_LOOP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "lib/error.h"

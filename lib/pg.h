@@ -10,6 +10,7 @@
 #define ORDEAL_LIB_PG_H
 
 #include <libpq-fe.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "lib/error.h"

@@ -9,6 +9,8 @@
 #define ORDEAL_LIB_RPC_H
 
 #include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <openssl/ssl.h>
 
 #include "lib/error.h"

@@ -9,6 +9,7 @@
 #define ORDEAL_ORCHESTRATOR_RECORD_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "lib/arena.h"

@@ -6,6 +6,7 @@
 #define ORDEAL_TOPOLOGIES_TOPOLOGY_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "lib/arena.h"
