@@ -102,8 +102,7 @@ struct fault {
 const struct fault *fault_find(const char *name);
 const struct fault *const *fault_list(void);
 /* Parameters complete and valid (param_complete(), then validate()). */
-MUST_CHECK enum status fault_validate(const struct fault *fault, json_t *params,
-                                      struct error *err);
+MUST_CHECK enum status fault_validate(const struct fault *fault, json_t *params, struct error *err);
 const char *effect_name(enum effect effect); /* "active" ... */
 enum effect effect_from_name(const char *name);
 void observation_set(struct observation *observation, enum effect effect, json_t *numbers,

@@ -16,8 +16,8 @@
 #ifndef ORDEAL_LIB_LEDGER_H
 #define ORDEAL_LIB_LEDGER_H
 
-#include <stddef.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "lib/arena.h"
@@ -38,18 +38,18 @@ enum ledger_kind {
 };
 
 enum ledger_role { /* what a client is */
-    LEDGER_WORKLOAD,
-    LEDGER_ENDPOINT_OLD, /* probe: endpoint, one connection kept */
-    LEDGER_ENDPOINT_NEW, /* probe: endpoint, a new connection each time */
-    LEDGER_DIRECT        /* probe: one node, whatever its role */
+                   LEDGER_WORKLOAD,
+                   LEDGER_ENDPOINT_OLD, /* probe: endpoint, one connection kept */
+                   LEDGER_ENDPOINT_NEW, /* probe: endpoint, a new connection each time */
+                   LEDGER_DIRECT        /* probe: one node, whatever its role */
 };
 
 enum ledger_class { /* design section 8 */
-    LEDGER_ACKED,
-    LEDGER_WEAK,
-    LEDGER_IN_DOUBT,
-    LEDGER_ABORTED,
-    LEDGER_UNSENT
+                    LEDGER_ACKED,
+                    LEDGER_WEAK,
+                    LEDGER_IN_DOUBT,
+                    LEDGER_ABORTED,
+                    LEDGER_UNSENT
 };
 
 enum ledger_phase {
@@ -59,12 +59,12 @@ enum ledger_phase {
 };
 
 enum ledger_level { /* effective synchronous_commit of the session */
-    LEDGER_LEVEL_UNKNOWN,
-    LEDGER_OFF,
-    LEDGER_LOCAL,
-    LEDGER_REMOTE_WRITE,
-    LEDGER_ON,
-    LEDGER_REMOTE_APPLY
+                    LEDGER_LEVEL_UNKNOWN,
+                    LEDGER_OFF,
+                    LEDGER_LOCAL,
+                    LEDGER_REMOTE_WRITE,
+                    LEDGER_ON,
+                    LEDGER_REMOTE_APPLY
 };
 
 struct ledger_record {
@@ -114,10 +114,10 @@ enum ledger_level ledger_level_from_name(const char *name);
  */
 struct ledger_evidence {
     enum ledger_phase phase;
-    bool connection_lost;  /* EOF, reset, our deadline: the session is over */
-    const char *tag;       /* command tag of COMMIT, or NULL */
-    const char *severity;  /* of the error, not localised (PG_DIAG_SEVERITY_NONLOCALIZED), or NULL */
-    const char *sqlstate;  /* of the error, or NULL */
+    bool connection_lost; /* EOF, reset, our deadline: the session is over */
+    const char *tag;      /* command tag of COMMIT, or NULL */
+    const char *severity; /* of the error, not localised (PG_DIAG_SEVERITY_NONLOCALIZED), or NULL */
+    const char *sqlstate; /* of the error, or NULL */
     bool sync_wait_notice; /* a notice raised in the synchronous wait (source function
                               SyncRepWaitForLSN) since COMMIT was sent */
 };

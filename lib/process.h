@@ -72,7 +72,8 @@ MUST_CHECK enum status process_reap(struct process *process, int64_t deadline_ns
 /* SIGKILL its process group and reap; safe on {0, -1}. */
 void process_kill(struct process *process);
 
-/* A process of anybody's, exactly: start time in clock ticks since boot (proc(5), stat field 22). */
+/* A process of anybody's, exactly: start time in clock ticks since boot (proc(5), stat field 22).
+ */
 struct process_id {
     pid_t pid;
     uint64_t start_ticks;

@@ -9,9 +9,9 @@
 #define ORDEAL_LIB_RPC_H
 
 #include <jansson.h>
+#include <openssl/ssl.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <openssl/ssl.h>
 
 #include "lib/error.h"
 #include "lib/loop.h"
@@ -25,7 +25,8 @@ struct rpc_events {
     void (*ready)(void *argument, struct rpc *rpc);
     /* A valid JSON-RPC object; borrowed for the time of the call. */
     void (*message)(void *argument, struct rpc *rpc, json_t *message);
-    /* The connection is over, for the given reason; rpc_free() it from here or later. Called once. */
+    /* The connection is over, for the given reason; rpc_free() it from here or later. Called once.
+     */
     void (*closed)(void *argument, struct rpc *rpc, const struct error *reason);
 };
 
@@ -41,12 +42,18 @@ void rpc_free(struct rpc *rpc);
 
 /* Queue a message; takes the reference. STATUS_UNREACHABLE when the connection is over. */
 MUST_CHECK enum status rpc_send(struct rpc *rpc, json_t *message, struct error *err);
-json_t *rpc_request(int64_t id, const char *method, json_t *params);      /* takes params */
-json_t *rpc_notification(const char *method, json_t *params);             /* takes params */
-json_t *rpc_result(const json_t *id, json_t *result);                     /* takes result */
-json_t *rpc_error(const json_t *id, int code, const struct error *error); /* error.data carries it */
+json_t *rpc_request(int64_t id, const char *method, json_t *params); /* takes params */
+json_t *rpc_notification(const char *method, json_t *params);        /* takes params */
+json_t *rpc_result(const json_t *id, json_t *result);                /* takes result */
+json_t *rpc_error(const json_t *id, int code,
+                  const struct error *error); /* error.data carries it */
 
-enum { RPC_CODE_PARSE = -32700, RPC_CODE_INVALID = -32600, RPC_CODE_METHOD = -32601,
-       RPC_CODE_PARAMS = -32602, RPC_CODE_FAILED = -32000 };
+enum {
+    RPC_CODE_PARSE = -32700,
+    RPC_CODE_INVALID = -32600,
+    RPC_CODE_METHOD = -32601,
+    RPC_CODE_PARAMS = -32602,
+    RPC_CODE_FAILED = -32000
+};
 
 #endif

@@ -22,10 +22,10 @@ enum yaml_kind { YAML_SCALAR, YAML_SEQUENCE, YAML_MAPPING };
 
 struct yaml_node {
     enum yaml_kind kind;
-    int line, column;   /* from 1 */
-    const char *text;   /* scalar; "" for an empty one */
-    bool quoted;        /* scalar in quotes: a string whatever it looks like */
-    size_t count;       /* items or pairs */
+    int line, column;         /* from 1 */
+    const char *text;         /* scalar; "" for an empty one */
+    bool quoted;              /* scalar in quotes: a string whatever it looks like */
+    size_t count;             /* items or pairs */
     struct yaml_node **items; /* sequence: items; mapping: values */
     struct yaml_node **keys;  /* mapping: scalar keys, in file order */
 };

@@ -23,10 +23,10 @@ struct record_ledger {
 
 struct record {
     const char *folder;
-    const json_t *start;  /* event run.start */
-    json_t *events;       /* array, in order of the journal */
-    bool complete;        /* has run.end; false: the orchestrator died */
-    const char *client;   /* the client node that is the clock of the run, NULL without load */
+    const json_t *start; /* event run.start */
+    json_t *events;      /* array, in order of the journal */
+    bool complete;       /* has run.end; false: the orchestrator died */
+    const char *client;  /* the client node that is the clock of the run, NULL without load */
     size_t ledger_count;
     struct record_ledger *ledgers;
 };

@@ -54,7 +54,7 @@ struct topology {
     } ha;
     struct {
         int64_t version, port;
-        const char *data, *bin;            /* bin: folder of the server's programs */
+        const char *data, *bin;                 /* bin: folder of the server's programs */
         const char *const *start, *const *stop; /* argv arrays; NULL: pg_ctl of bin */
         const char *replication_user, *replication_password_file;
         const char *ssl_root; /* CA of the servers' certificates, on the nodes */
@@ -66,7 +66,7 @@ struct topology {
         bool managed; /* routing: manager — the HA driver opens and moves it */
     } endpoint;
     struct {
-        const char *network_namespace; /* file to enter before dialling agents, or NULL */
+        const char *network_namespace;      /* file to enter before dialling agents, or NULL */
         const char *ca, *certificate, *key; /* the orchestrator's, on its host */
     } control;
     struct { /* power driver: argv arrays in which "{node}" is replaced; NULL: none */

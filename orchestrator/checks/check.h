@@ -17,14 +17,14 @@ enum verdict { VERDICT_PASS, VERDICT_INCONCLUSIVE, VERDICT_FAIL, VERDICT_SKIPPED
 
 struct check_result {
     enum verdict verdict;
-    char text[512];      /* one line for people, with the numbers that decided */
-    json_t *value;       /* number, or NULL when it has none */
-    json_t *bound;       /* number, or NULL */
-    const char *unit;    /* "ms", "transactions" ..., or NULL */
-    json_t *resolution;  /* number in the same unit: resolution or error of the measurement */
+    char text[512];       /* one line for people, with the numbers that decided */
+    json_t *value;        /* number, or NULL when it has none */
+    json_t *bound;        /* number, or NULL */
+    const char *unit;     /* "ms", "transactions" ..., or NULL */
+    json_t *resolution;   /* number in the same unit: resolution or error of the measurement */
     const char *evidence; /* path within the run directory */
-    json_t *details;     /* object: everything else that belongs into result.json */
-    json_t *unjudged;    /* array of strings: parts of the topology that it did not judge */
+    json_t *details;      /* object: everything else that belongs into result.json */
+    json_t *unjudged;     /* array of strings: parts of the topology that it did not judge */
 };
 
 struct check {

@@ -10,13 +10,13 @@
 
 struct ha_member {
     const struct topology_node *node;
-    bool reachable;   /* its agent answered */
-    bool running;     /* PostgreSQL accepts connections there */
-    bool primary;     /* and is not in recovery */
+    bool reachable; /* its agent answered */
+    bool running;   /* PostgreSQL accepts connections there */
+    bool primary;   /* and is not in recovery */
     uint32_t timeline;
-    uint64_t lsn;     /* written (primary), greater of received and replayed (standby) */
-    bool streaming;   /* standby: its walreceiver streams; asked from the standby itself */
-    bool sync;        /* named by the primary's sync set and connected */
+    uint64_t lsn;        /* written (primary), greater of received and replayed (standby) */
+    bool streaming;      /* standby: its walreceiver streams; asked from the standby itself */
+    bool sync;           /* named by the primary's sync set and connected */
     const json_t *state; /* whole answer of postgres.state, or NULL */
 };
 
