@@ -95,12 +95,16 @@ struct ledger {
     struct ledger_header header;
     size_t count;
     const struct ledger_record *records;
-    bool ended;     /* has LEDGER_END */
-    bool torn_tail; /* stopped at a bad CRC before a non-zero record */
+    bool ended;     /* its last record is LEDGER_END */
+    bool torn_tail; /* stopped at a bad CRC, and something else than zeros is there or after it */
     void *map;
     size_t map_size;
 };
 
+/*
+ * STATUS_INVALID: no ledger, or a record with a right CRC and an impossible value. What a torn tail
+ * ends is no error. Classes, phases, roles and nodes of the records are in range.
+ */
 MUST_CHECK enum status ledger_open(const char *path, struct ledger *ret_ledger, struct error *err);
 void ledger_close(struct ledger *ledger);
 uint32_t ledger_crc(const struct ledger_record *record);
@@ -122,6 +126,14 @@ struct ledger_evidence {
                               SyncRepWaitForLSN) since COMMIT was sent */
 };
 enum ledger_class ledger_classify(const struct ledger_evidence *evidence);
+
+/*
+ * Digest of a row of ordeal.journal, stored with it as a signed bigint: FNV-1a (64 bits, offset
+ * basis 14695981039346656037, prime 1099511628211) of the text "client:seq:row:payload", numbers
+ * in decimal. Who writes a row and who verifies it must share this function.
+ */
+int64_t ledger_digest(uint64_t client, uint64_t seq, unsigned row, const char *payload,
+                      size_t payload_length);
 
 /* --- present sets: text, see docs/formats.md ------------------------------------------------- */
 
@@ -145,7 +157,7 @@ struct present {
     size_t range_count, odd_count;
     const struct present_range *ranges; /* sorted by client, first */
     const struct present_odd *odd;      /* sorted by client, seq */
-    uint64_t tokens;
+    uint64_t tokens;                    /* distinct ones, whole and odd together */
 };
 
 /* STATUS_INVALID when the file is malformed or has no "end" line (was cut off). */
