@@ -14,8 +14,15 @@ struct block {
     _Alignas(ALIGNMENT) unsigned char data[];
 };
 
+struct adopted {
+    struct adopted *next;
+    void *object;
+    void (*release)(void *object);
+};
+
 struct arena {
     struct block *blocks;
+    struct adopted *adopted;
 };
 
 static void *checked(void *memory)
@@ -34,6 +41,8 @@ void arena_free(struct arena *arena)
 {
     if (arena == NULL)
         return;
+    for (struct adopted *adopted = arena->adopted; adopted != NULL; adopted = adopted->next)
+        adopted->release(adopted->object);
     for (struct block *block = arena->blocks; block != NULL;) {
         struct block *next = block->next;
         free(block);
@@ -106,4 +115,12 @@ void *arena_grow(struct arena *arena, const void *old, size_t old_count, size_t 
     if (old_count > 0)
         memcpy(memory, old, old_count * size);
     return memory;
+}
+
+void arena_adopt(struct arena *arena, void *object, void (*release)(void *object))
+{
+    struct adopted *adopted = arena_alloc(arena, sizeof *adopted);
+
+    *adopted = (struct adopted){.next = arena->adopted, .object = object, .release = release};
+    arena->adopted = adopted;
 }

@@ -27,5 +27,10 @@ char *arena_printf(struct arena *arena, const char *format, ...) PRINTF_LIKE(2, 
 /* An array of old_count items grown to new_count; the old memory stays until arena_free(). */
 void *arena_grow(struct arena *arena, const void *old, size_t old_count, size_t new_count,
                  size_t size);
+/*
+ * Let the arena own what is not its memory (a json_t, a PGresult): arena_free() calls
+ * `release(object)`, the last one given first, before any memory goes.
+ */
+void arena_adopt(struct arena *arena, void *object, void (*release)(void *object));
 
 #endif

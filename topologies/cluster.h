@@ -47,6 +47,9 @@ MUST_CHECK enum status cluster_new(const struct topology *topology,
                                    struct cluster **ret_cluster, struct error *err);
 void cluster_free(struct cluster *cluster); /* closes sessions; leases lapse if any are left */
 struct loop *cluster_loop(struct cluster *cluster);
+/* The run id that was given: member `run` of the methods that change a node. Never added by calls.
+ */
+const char *cluster_run(const struct cluster *cluster);
 /* Wait until every node (or the one named) is connected; the error names those that are not. */
 MUST_CHECK enum status cluster_wait_connected(struct cluster *cluster, const char *node,
                                               int64_t deadline_ns, struct error *err);

@@ -9,6 +9,30 @@
 #include "lib/owned.h"
 #include "tests/support/suite.h"
 
+static size_t released_count;
+static const int *released[2];
+
+static void release_number(void *object)
+{
+    released[released_count++] = object;
+}
+
+START_TEST(arena_frees_what_it_adopted_last_first)
+{
+    static int first = 1, second = 2;
+    struct arena *arena = arena_new();
+
+    released_count = 0;
+    arena_adopt(arena, &first, release_number);
+    arena_adopt(arena, &second, release_number);
+    ck_assert_uint_eq(released_count, 0);
+    arena_free(arena);
+    ck_assert_uint_eq(released_count, 2);
+    ck_assert_ptr_eq(released[0], &second);
+    ck_assert_ptr_eq(released[1], &first);
+}
+END_TEST
+
 START_TEST(error_context_stands_in_front)
 {
     struct error err;
@@ -115,5 +139,5 @@ END_TEST
 TEST_MAIN("base", 20, NULL, NULL, error_context_stands_in_front,
           error_too_long_shows_that_it_was_cut, status_names_go_both_ways,
           buffer_refuses_what_does_not_fit, arena_memory_is_zeroed_and_kept,
-          crc32c_has_its_published_value, wall_text_is_iso_8601, json_read_names_what_is_wrong,
-          errors_travel_as_json)
+          arena_frees_what_it_adopted_last_first, crc32c_has_its_published_value,
+          wall_text_is_iso_8601, json_read_names_what_is_wrong, errors_travel_as_json)

@@ -18,6 +18,7 @@ struct ha_member {
     bool streaming;      /* standby: its walreceiver streams; asked from the standby itself */
     bool sync;           /* named by the primary's sync set and connected */
     const json_t *state; /* whole answer of postgres.state, or NULL */
+    const char *problem; /* in words, why it is not reachable or not running; NULL: it is */
 };
 
 struct ha_state {
