@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A server is recognised by its working directory, which every process of PostgreSQL keeps on the
+ * data directory, and which still tells after the postmaster is dead or the folder was erased. The
+ * directory is compared by device and inode, so that symbolic links do not matter.
+ */
+#include "lib/pg_processes.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "lib/owned.h"
+
+enum { TITLE_SIZE = 1024 };
+
+static const char *const class_names[] = {
+    [PG_POSTMASTER] = "postmaster",     [PG_BACKEND] = "backend",
+    [PG_CHECKPOINTER] = "checkpointer", [PG_BGWRITER] = "bgwriter",
+    [PG_WALWRITER] = "walwriter",       [PG_WALSENDER] = "walsender",
+    [PG_WALRECEIVER] = "walreceiver",   [PG_STARTUP] = "startup",
+    [PG_ARCHIVER] = "archiver",         [PG_LOGGER] = "logger",
+    [PG_AUTOVACUUM] = "autovacuum",     [PG_OTHER] = "other",
+};
+
+enum { CLASS_COUNT = sizeof class_names / sizeof class_names[0] };
+
+/* First words of the titles that PostgreSQL 13 to 18 give their auxiliary processes. */
+static const struct {
+    const char *words;
+    enum pg_class class;
+} title_table[] = {
+    {"checkpointer", PG_CHECKPOINTER},
+    {"background writer", PG_BGWRITER},
+    {"walwriter", PG_WALWRITER},
+    {"walsender", PG_WALSENDER},
+    {"walreceiver", PG_WALRECEIVER},
+    {"startup", PG_STARTUP},
+    {"archiver", PG_ARCHIVER},
+    {"logger", PG_LOGGER},
+    {"autovacuum launcher", PG_AUTOVACUUM},
+    {"autovacuum worker", PG_AUTOVACUUM},
+    {"logical replication", PG_OTHER},
+    {"parallel worker", PG_OTHER},
+    {"stats collector", PG_OTHER},
+};
+
+const char *pg_class_name(enum pg_class class)
+{
+    return (size_t) class < CLASS_COUNT ? class_names[class] : "other";
+}
+
+enum status pg_class_from_name(const char *name, enum pg_class *ret_class, struct error *err)
+{
+    OWNED_BUFFER struct buffer known = BUFFER(1024);
+
+    for (size_t i = 0; i < CLASS_COUNT; i++) {
+        if (strcmp(class_names[i], name) == 0) {
+            *ret_class = (enum pg_class) i;
+            return STATUS_OK;
+        }
+        buffer_printf(&known, "%s%s", i == 0 ? "" : ", ", class_names[i]);
+    }
+    error_set(err, STATUS_INVALID, "no class of PostgreSQL's processes is called \"%s\"", name);
+    error_hint(err, "Known classes: %s.", buffer_text(&known));
+    return STATUS_INVALID;
+}
+
+static bool begins_with_words(const char *text, const char *words)
+{
+    size_t length = strlen(words);
+
+    return strncmp(text, words, length) == 0 && (text[length] == '\0' || text[length] == ' ');
+}
+
+static bool auxiliary_class(const char *title, enum pg_class *ret_class)
+{
+    for (size_t i = 0; i < sizeof title_table / sizeof title_table[0]; i++) {
+        if (begins_with_words(title, title_table[i].words)) {
+            *ret_class = title_table[i].class;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* A word like "10.0.0.2(51234)": where a client of TCP comes from. */
+static bool is_remote_end(const char *word, size_t length)
+{
+    size_t digits = 0;
+
+    if (length < 4 || word[length - 1] != ')')
+        return false;
+    while (digits + 2 < length && isdigit((unsigned char) word[length - 2 - digits]))
+        digits++;
+    return digits > 0 && digits + 2 < length && word[length - 2 - digits] == '(';
+}
+
+/* Sessions are titled "user database [local] activity" or "user database host(port) activity". */
+static bool is_session(const char *title)
+{
+    for (const char *word = title; *word != '\0';) {
+        size_t length = strcspn(word, " ");
+        if ((length == 7 && memcmp(word, "[local]", 7) == 0) || is_remote_end(word, length))
+            return true;
+        word += length + strspn(word + length, " ");
+    }
+    return false;
+}
+
+enum pg_class pg_class_of_title(const char *title)
+{
+    enum pg_class class = PG_OTHER;
+    const char *after_cluster = strstr(title, ": ");
+
+    /* with cluster_name set, titles begin with it: "15/main: checkpointer " */
+    if (auxiliary_class(title, &class) ||
+        (after_cluster != NULL && auxiliary_class(after_cluster + 2, &class)))
+        return class;
+    return is_session(title) ? PG_BACKEND : PG_OTHER;
+}
+
+/* What a scan of /proc looks for. */
+struct search {
+    struct arena *arena;
+    const char *data_directory;
+    struct stat directory;
+    bool directory_exists;
+    pid_t postmaster; /* as postmaster.pid says, 0 when it does not */
+    size_t capacity;
+    struct pg_processes found;
+};
+
+static pid_t postmaster_of_file(const char *data_directory)
+{
+    char path[PATH_MAX];
+    int pid = 0;
+
+    if (snprintf(path, sizeof path, "%s/postmaster.pid", data_directory) >= (int) sizeof path)
+        return 0;
+    OWNED_FILE FILE *file = fopen(path, "re");
+    if (file == NULL || fscanf(file, "%d", &pid) != 1 || pid <= 1)
+        return 0;
+    return pid;
+}
+
+/* An erased folder's name, as the kernel still knows it: "/path (deleted)". */
+static bool was_erased(const char *link, const char *data_directory)
+{
+    char target[PATH_MAX];
+    size_t known = strlen(data_directory);
+    ssize_t length = readlink(link, target, sizeof target - 1);
+
+    if (length < 0)
+        return false;
+    target[length] = '\0';
+    return strncmp(target, data_directory, known) == 0 && strcmp(target + known, " (deleted)") == 0;
+}
+
+static bool runs_in_directory(const struct search *search, pid_t pid)
+{
+    char link[64];
+    struct stat directory;
+
+    snprintf(link, sizeof link, "/proc/%d/cwd", (int) pid);
+    if (search->directory_exists && stat(link, &directory) == 0 &&
+        directory.st_dev == search->directory.st_dev &&
+        directory.st_ino == search->directory.st_ino)
+        return true;
+    return was_erased(link, search->data_directory);
+}
+
+/* The command line with blanks between its words; PostgreSQL writes its title over it. */
+static bool read_title(pid_t pid, char title[TITLE_SIZE])
+{
+    char path[64];
+
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int) pid);
+    OWNED_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, title, TITLE_SIZE - 1);
+    if (length <= 0)
+        return false;
+    while (length > 0 && title[length - 1] == '\0')
+        length--;
+    for (ssize_t i = 0; i < length; i++)
+        if (title[i] == '\0')
+            title[i] = ' ';
+    title[length] = '\0';
+    return true;
+}
+
+static bool runs_postgres(pid_t pid)
+{
+    char path[64], target[PATH_MAX];
+
+    snprintf(path, sizeof path, "/proc/%d/exe", (int) pid);
+    ssize_t length = readlink(path, target, sizeof target - 1);
+    if (length < 0)
+        return false;
+    target[length] = '\0';
+    char *name = strrchr(target, '/');
+    return name != NULL && begins_with_words(name + 1, "postgres");
+}
+
+static void keep(struct search *search, struct pg_process process)
+{
+    struct pg_processes *found = &search->found;
+
+    if (found->count == search->capacity) {
+        size_t capacity = search->capacity == 0 ? 32 : search->capacity * 2;
+        found->items =
+            arena_grow(search->arena, found->items, found->count, capacity, sizeof *found->items);
+        search->capacity = capacity;
+    }
+    found->items[found->count++] = process;
+    if (process.class == PG_POSTMASTER) {
+        found->items[found->count - 1] = found->items[0];
+        found->items[0] = process;
+    }
+}
+
+static void consider(struct search *search, pid_t pid)
+{
+    static const char prefix[] = "postgres: ";
+    struct pg_process process = {.class = PG_OTHER};
+    char title[TITLE_SIZE];
+
+    if (!runs_in_directory(search, pid) || !read_title(pid, title))
+        return;
+    bool titled = strncmp(title, prefix, sizeof prefix - 1) == 0;
+    /* what commands the server runs (archive_command) shares its directory, but is not the server
+     */
+    if (!titled && !runs_postgres(pid))
+        return;
+    if (process_identify(pid, &process.id, NULL) != STATUS_OK)
+        return;
+    process.title = arena_strdup(search->arena, titled ? title + sizeof prefix - 1 : title);
+    if (pid == search->postmaster)
+        process.class = PG_POSTMASTER;
+    else if (titled)
+        process.class = pg_class_of_title(process.title);
+    keep(search, process);
+}
+
+enum status pg_processes_list(struct arena *arena, const char *data_directory,
+                              struct pg_processes *ret_processes, struct error *err)
+{
+    struct search search = {.arena = arena, .data_directory = data_directory};
+    OWNED_DIR DIR *proc = opendir("/proc");
+
+    if (proc == NULL)
+        return error_system(err, "opening /proc");
+    search.directory_exists = stat(data_directory, &search.directory) == 0;
+    if (!search.directory_exists && errno != ENOENT)
+        return error_system(err, "looking at the data directory %s", data_directory);
+    search.postmaster = postmaster_of_file(data_directory);
+    errno = 0;
+    for (struct dirent *entry; (entry = readdir(proc)) != NULL; errno = 0)
+        if (isdigit((unsigned char) entry->d_name[0]))
+            consider(&search, (pid_t) strtol(entry->d_name, NULL, 10));
+    if (errno != 0)
+        return error_system(err, "reading /proc");
+    *ret_processes = search.found;
+    return STATUS_OK;
+}

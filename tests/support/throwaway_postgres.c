@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/support/throwaway_postgres.h"
+
+#include <check.h>
+#include <errno.h>
+#include <poll.h>
+#include <pwd.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/clock.h"
+#include "lib/owned.h"
+#include "lib/pg_processes.h"
+#include "lib/process.h"
+
+#define PROGRAMS "/usr/lib/postgresql/15/bin/"
+
+static void must_run(const char *const *argv, const char *user)
+{
+    struct error err = {0};
+    struct process_spec spec = {.argv = argv, .user = user, .timeout_ms = 60000};
+
+    if (process_run(&spec, NULL, &err) != STATUS_OK)
+        ck_abort_msg("%s\n%s", err.message, err.detail);
+}
+
+const char *throwaway_isolate(void)
+{
+    if (geteuid() != 0)
+        return "this needs root";
+    if (access(PROGRAMS "postgres", X_OK) != 0 || getpwnam("postgres") == NULL)
+        return "PostgreSQL 15 of Debian is not installed";
+    if (unshare(CLONE_NEWNET | CLONE_NEWIPC) != 0)
+        return "this kernel gives no network namespace";
+    const char *argv[] = {"ip", "link", "set", "lo", "up", NULL};
+    if (process_run(&(struct process_spec){.argv = argv, .timeout_ms = 5000}, NULL, NULL) !=
+        STATUS_OK)
+        return "the loopback device of a new namespace does not come up";
+    return NULL;
+}
+
+static void configure(const struct throwaway *server)
+{
+    char path[128];
+
+    snprintf(path, sizeof path, "%s/postgresql.auto.conf", server->data);
+    OWNED_FILE FILE *file = fopen(path, "we");
+    ck_assert_ptr_nonnull(file);
+    fprintf(file,
+            "listen_addresses = '127.0.0.1'\nport = %d\nunix_socket_directories = '%s'\n"
+            "fsync = off\nshared_buffers = '16MB'\nmax_connections = 20\nwal_level = replica\n"
+            "cluster_name = 'throwaway/1'\narchive_mode = on\narchive_command = '/bin/true'\n",
+            THROWAWAY_PORT, server->folder);
+}
+
+void throwaway_start(struct throwaway *server)
+{
+    const struct passwd *owner = getpwnam("postgres");
+
+    snprintf(server->folder, sizeof server->folder, "/tmp/ordeal-throwaway-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(server->folder));
+    ck_assert_int_eq(chown(server->folder, owner->pw_uid, owner->pw_gid), 0);
+    snprintf(server->data, sizeof server->data, "%s/data", server->folder);
+    const char *argv[] = {PROGRAMS "initdb", "--no-sync",       "--auth=trust",
+                          "--locale=C",      "--encoding=UTF8", "--username=postgres",
+                          "--pgdata",        server->data,      NULL};
+    must_run(argv, "postgres");
+    configure(server);
+    throwaway_restart(server);
+}
+
+void throwaway_restart(struct throwaway *server)
+{
+    char log[128];
+
+    snprintf(log, sizeof log, "%s/log", server->folder);
+    const char *argv[] = {PROGRAMS "pg_ctl", "start", "--wait", "--silent", "--pgdata",
+                          server->data,      "--log", log,      NULL};
+    must_run(argv, "postgres");
+}
+
+/* SIGKILL to all that is left of it, until nothing is. */
+static void end_processes(const struct throwaway *server)
+{
+    int64_t deadline_ns = deadline_in_ms(10000);
+
+    while (!deadline_passed(deadline_ns)) {
+        OWNED_ARENA struct arena *arena = arena_new();
+        struct pg_processes all = {0};
+        ck_assert_int_eq(pg_processes_list(arena, server->data, &all, NULL), STATUS_OK);
+        if (all.count == 0)
+            return;
+        for (size_t i = 0; i < all.count; i++)
+            if (process_signal(all.items[i].id, SIGKILL, NULL) == STATUS_OK)
+                ck_assert_int_eq(process_wait_gone(all.items[i].id, deadline_ns, NULL), STATUS_OK);
+    }
+    ck_abort_msg("processes of %s do not end", server->data);
+}
+
+void throwaway_stop(struct throwaway *server)
+{
+    if (server->folder[0] == '\0')
+        return;
+    end_processes(server);
+    const char *argv[] = {"rm", "-rf", server->folder, NULL};
+    must_run(argv, NULL);
+    server->folder[0] = '\0';
+}
+
+static PGconn *connect_once(const struct throwaway *server)
+{
+    char target[192];
+
+    snprintf(target, sizeof target, "host=%s port=%d user=postgres dbname=postgres", server->folder,
+             THROWAWAY_PORT);
+    return PQconnectdb(target);
+}
+
+PGconn *throwaway_connect(const struct throwaway *server)
+{
+    PGconn *connection = connect_once(server);
+
+    if (PQstatus(connection) != CONNECTION_OK)
+        ck_abort_msg("%s", PQerrorMessage(connection));
+    return connection;
+}
+
+bool throwaway_wait_ready(const struct throwaway *server, int timeout_ms)
+{
+    int64_t deadline_ns = deadline_in_ms(timeout_ms);
+
+    while (!deadline_passed(deadline_ns)) {
+        PGconn *connection = connect_once(server);
+        bool ready = PQstatus(connection) == CONNECTION_OK;
+        PQfinish(connection);
+        if (ready)
+            return true;
+        poll(NULL, 0, 20);
+    }
+    return false;
+}
