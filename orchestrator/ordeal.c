@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: MIT */
+#include "orchestrator/command.h"
+
+int main(int argc, char **argv)
+{
+    return command_main(argc, argv);
+}
