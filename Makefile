@@ -62,7 +62,8 @@ $(ARCHIVE): $(OBJECTS)
 	$(AR) rcs $@ $^
 
 $(BUILD)/ordeal: $(BUILD)/orchestrator/ordeal.o $(ARCHIVE)
-	$(CC) $(LDFLAGS) $^ $(MODULE_LIBS) -o $@
+	$(CC) $(LDFLAGS) $< -Wl,--whole-archive $(ARCHIVE) -Wl,--no-whole-archive $(MODULE_LIBS) -o $@ || \
+		$(CC) $(LDFLAGS) $^ $(MODULE_LIBS) -o $@
 
 $(BUILD)/ordeald: $(BUILD)/agents/ordeald.o $(ARCHIVE)
 	$(CC) $(LDFLAGS) $^ $(MODULE_LIBS) -o $@
