@@ -45,9 +45,19 @@ static inline void owned_pg_result(PGresult **result)
  */
 MUST_CHECK enum status pg_connect(const struct pg_target *target, int64_t deadline_ns,
                                   PGconn **ret_connection, struct error *err);
-/* Begin an asynchronous connection with the same parameters; for load and probes. */
+/*
+ * Begin an asynchronous connection with the same parameters; for load and probes, which drive it
+ * with PQconnectPoll() under a deadline of their own. Notices are dropped until the caller sets a
+ * receiver. Messages are verbose, so that pg_connect_sqlstate() works.
+ */
 MUST_CHECK enum status pg_connect_start(const struct pg_target *target, PGconn **ret_connection,
                                         struct error *err);
+/* SQLSTATE with which the server refused; false and "" when no server answered. */
+enum { PG_SQLSTATE_SIZE = 6 };
+bool pg_connect_sqlstate(const PGconn *connection, char sqlstate[PG_SQLSTATE_SIZE]);
+/* Why PQconnectPoll() failed, as pg_connect() would say it. Returns the status. */
+enum status pg_connect_error(const PGconn *connection, const struct pg_target *target,
+                             struct error *err);
 /*
  * One statement. Any status but a result or a command's tag is an error: STATUS_DATABASE with the
  * SQLSTATE in err->detail. On STATUS_TIMEOUT the statement is cancelled and the connection is done.
@@ -57,7 +67,10 @@ MUST_CHECK enum status pg_query(PGconn *connection, const char *sql, int64_t dea
 MUST_CHECK enum status pg_query_params(PGconn *connection, const char *sql, int count,
                                        const char *const *values, int64_t deadline_ns,
                                        PGresult **ret_result, struct error *err);
-/* First column of the first row as text (empty for NULL), in the caller's buffer. */
+/*
+ * First column of the first row as text (empty for NULL), in the caller's buffer. STATUS_NOT_FOUND
+ * without a row, STATUS_INVALID when the text does not fit.
+ */
 MUST_CHECK enum status pg_query_text(PGconn *connection, const char *sql, int64_t deadline_ns,
                                      char *text, size_t size, struct error *err);
 /* "0/3000148" <-> 0x3000148; 0 for an empty or malformed text. */
