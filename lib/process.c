@@ -142,6 +142,14 @@ static void child_descriptors(const struct child_plan *plan)
         return;
 }
 
+/* A parent that entered a PID namespace before it forked is outside of the child's: seen as 0. */
+static bool parent_is_gone(pid_t parent)
+{
+    pid_t seen = getppid();
+
+    return seen != parent && seen != 0;
+}
+
 static _Noreturn void child_runs(const struct child_plan *plan)
 {
     child_signals();
@@ -153,7 +161,7 @@ static _Noreturn void child_runs(const struct child_plan *plan)
     /* after setuid(), which clears it */
     if (!plan->spec->service) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != plan->parent)
+        if (parent_is_gone(plan->parent))
             _exit(127);
     }
     child_descriptors(plan);
@@ -438,7 +446,7 @@ enum status process_fork(int (*run)(void *), void *argument, struct process *ret
         child_signals();
         setpgid(0, 0);
         prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent)
+        if (parent_is_gone(parent))
             _exit(127);
         int code = run(argument);
         fflush(NULL);
