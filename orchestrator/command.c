@@ -14,7 +14,8 @@
 #include "lib/param.h"
 #include "orchestrator/manual.h"
 
-#define COMMAND(descriptor) extern const struct command descriptor __attribute__((weak)); /* until all have landed */
+#define COMMAND(descriptor)                                                                        \
+    extern const struct command descriptor __attribute__((weak)); /* until all have landed */
 #include "orchestrator/commands.def"
 #undef COMMAND
 
