@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "lib/clock.h"
+#include "tests/support/postgres_fixture.h"
 
 START_TEST(test_lsn_both_ways)
 {
@@ -103,6 +104,122 @@ START_TEST(test_nobody_listens)
 }
 END_TEST
 
+static struct postgres_fixture *fixture;
+
+static void up(void)
+{
+    fixture = postgres_fixture_new(1);
+}
+
+static void down(void)
+{
+    postgres_fixture_free(fixture);
+}
+
+static PGconn *open_connection(void)
+{
+    return postgres_fixture_connect(fixture, 0);
+}
+
+START_TEST(test_session_settings)
+{
+    char text[64];
+    struct error err = {0};
+    postgres_fixture_query(fixture, 0, "ALTER ROLE ordeal_admin SET client_min_messages = error");
+    OWNED_PG PGconn *connection = open_connection();
+    int64_t deadline_ns = deadline_in_ms(5000);
+
+    ck_assert_int_eq(
+        pg_query_text(connection, "SHOW client_min_messages", deadline_ns, text, sizeof text, &err),
+        STATUS_OK);
+    ck_assert_str_eq(text, "warning");
+    ck_assert_int_eq(
+        pg_query_text(connection, "SHOW search_path", deadline_ns, text, sizeof text, &err),
+        STATUS_OK);
+    ck_assert_str_eq(text, "pg_catalog");
+    ck_assert_int_eq(pg_query_text(connection,
+                                   "SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid()",
+                                   deadline_ns, text, sizeof text, &err),
+                     STATUS_OK);
+    ck_assert_str_eq(text, "TLSv1.3");
+}
+END_TEST
+
+START_TEST(test_query_errors)
+{
+    OWNED_PG PGconn *connection = open_connection();
+    char text[8];
+    struct error err = {0};
+    int64_t deadline_ns = deadline_in_ms(5000);
+
+    ck_assert_int_eq(pg_query(connection, "SELECT * FROM nowhere", deadline_ns, NULL, &err),
+                     STATUS_DATABASE);
+    ck_assert_str_eq(err.detail, "42P01");
+    ck_assert_int_eq(
+        pg_query_text(connection, "SELECT 1 WHERE false", deadline_ns, text, sizeof text, &err),
+        STATUS_NOT_FOUND);
+    ck_assert_int_eq(
+        pg_query_text(connection, "SELECT 'too long'", deadline_ns, text, sizeof text, &err),
+        STATUS_INVALID);
+    ck_assert_int_eq(pg_query_text(connection, "SELECT NULL", deadline_ns, text, sizeof text, &err),
+                     STATUS_OK);
+    ck_assert_str_eq(text, "");
+    const char *values[] = {"20", "22"};
+    OWNED_PG_RESULT PGresult *result = NULL;
+    ck_assert_int_eq(pg_query_params(connection, "SELECT $1::int + $2::int", 2, values, deadline_ns,
+                                     &result, &err),
+                     STATUS_OK);
+    ck_assert_str_eq(PQgetvalue(result, 0, 0), "42");
+}
+END_TEST
+
+START_TEST(test_deadline_cancels_the_statement)
+{
+    OWNED_PG PGconn *connection = open_connection();
+    struct error err = {0};
+    int64_t began_ns = clock_boot_ns();
+
+    ck_assert_int_eq(pg_query(connection, "SELECT pg_sleep(60)", deadline_in_ms(200), NULL, &err),
+                     STATUS_TIMEOUT);
+    ck_assert_int_lt(clock_boot_ns() - began_ns, 2 * NS_PER_SECOND);
+    postgres_fixture_wait(fixture, 0,
+                          "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query "
+                          "LIKE '%pg_sleep(60)%' AND pid <> pg_backend_pid()",
+                          "0");
+}
+END_TEST
+
+START_TEST(test_wrong_password_is_the_database_speaking)
+{
+    char path[] = "/tmp/ordeal-test-password-XXXXXX";
+    struct pg_target target = postgres_fixture_target(fixture, 0, "ordeal_load", "ordeal");
+    PGconn *connection = NULL;
+    struct error err = {0};
+
+    write_password(path, "wrong-secret\n", 0600);
+    target.password_file = path;
+    enum status status = pg_connect(&target, deadline_in_ms(5000), &connection, &err);
+    unlink(path);
+    ck_assert_int_eq(status, STATUS_DATABASE);
+    ck_assert_str_eq(err.detail, "28P01");
+    ck_assert_ptr_null(strstr(err.message, "wrong-secret"));
+}
+END_TEST
+
+START_TEST(test_terminated_session_is_lost)
+{
+    OWNED_PG PGconn *connection = open_connection();
+    struct error err = {0};
+    enum status status = pg_query(connection, "SELECT pg_terminate_backend(pg_backend_pid())",
+                                  deadline_in_ms(5000), NULL, &err);
+
+    ck_assert_int_eq(status, STATUS_DATABASE);
+    ck_assert_str_eq(err.detail, "57P01");
+    ck_assert_int_eq(pg_query(connection, "SELECT 1", deadline_in_ms(5000), NULL, &err),
+                     STATUS_UNREACHABLE);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("pg");
@@ -113,6 +230,15 @@ int main(void)
     tcase_add_test(pure, test_password_file);
     tcase_add_test(pure, test_nobody_listens);
     suite_add_tcase(suite, pure);
+    TCase *server = tcase_create("server");
+    tcase_add_unchecked_fixture(server, up, down);
+    tcase_set_timeout(server, 60);
+    tcase_add_test(server, test_session_settings);
+    tcase_add_test(server, test_query_errors);
+    tcase_add_test(server, test_deadline_cancels_the_statement);
+    tcase_add_test(server, test_wrong_password_is_the_database_speaking);
+    tcase_add_test(server, test_terminated_session_is_lost);
+    suite_add_tcase(suite, server);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
     int failed = srunner_ntests_failed(runner);
