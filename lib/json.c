@@ -100,14 +100,30 @@ bool json_flag(const json_t *object, const char *key, bool fallback)
     return json_is_boolean(value) ? json_is_true(value) : fallback;
 }
 
+/* Text that was cut off or came from outside may be no UTF-8; the error must arrive all the same.
+ */
+static json_t *error_text(const char *text)
+{
+    json_t *json = json_string(text);
+    char plain[sizeof((struct error *) 0)->message];
+    size_t length = strnlen(text, sizeof plain - 1);
+
+    if (json != NULL)
+        return json;
+    for (size_t i = 0; i < length; i++)
+        plain[i] = (text[i] & 0x80) != 0 ? '?' : text[i];
+    return json_stringn(plain, length);
+}
+
 json_t *json_from_error(const struct error *err)
 {
-    json_t *json = json_pack("{s:s, s:s}", "code", status_name(err->code), "message", err->message);
+    json_t *json = json_pack("{s:s, s:o}", "code", status_name(err->code), "message",
+                             error_text(err->message));
 
     if (json != NULL && err->detail[0] != '\0')
-        json_object_set_new(json, "detail", json_string(err->detail));
+        json_object_set_new(json, "detail", error_text(err->detail));
     if (json != NULL && err->hint[0] != '\0')
-        json_object_set_new(json, "hint", json_string(err->hint));
+        json_object_set_new(json, "hint", error_text(err->hint));
     return json;
 }
 
