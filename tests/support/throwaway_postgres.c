@@ -10,7 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/clock.h"
@@ -29,14 +32,56 @@ static void must_run(const char *const *argv, const char *user)
         ck_abort_msg("%s\n%s", err.message, err.detail);
 }
 
+/* Init of the namespace: reaps whoever is left to it and ends with the test program. */
+static _Noreturn void be_init(pid_t program)
+{
+    int status = 0;
+    pid_t ended;
+
+    while ((ended = wait(&status)) != program)
+        if (ended < 0 && errno != EINTR)
+            _exit(1);
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
+/* Outside of the namespace: its init is the only child, and its end is ours. */
+static _Noreturn void be_outside(pid_t init)
+{
+    int status = 0;
+
+    while (waitpid(init, &status, 0) < 0 && errno == EINTR)
+        ;
+    _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
+static void fork_or_die(void (*parent)(pid_t child))
+{
+    fflush(NULL);
+    pid_t pid = fork();
+
+    if (pid < 0) {
+        perror("fork");
+        exit(1);
+    }
+    if (pid > 0)
+        parent(pid);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
 const char *throwaway_isolate(void)
 {
     if (geteuid() != 0)
         return "this needs root";
     if (access(PROGRAMS "postgres", X_OK) != 0 || getpwnam("postgres") == NULL)
         return "PostgreSQL 15 of Debian is not installed";
-    if (unshare(CLONE_NEWNET | CLONE_NEWIPC) != 0)
-        return "this kernel gives no network namespace";
+    if (unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNS) != 0)
+        return "this kernel gives no namespaces";
+    fork_or_die(be_outside);
+    fork_or_die(be_init);
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("proc", "/proc", "proc", 0, NULL) != 0 ||
+        mount("tmpfs", "/tmp", "tmpfs", 0, "mode=1777") != 0)
+        return "a namespace of our own does not get its mounts";
     const char *argv[] = {"ip", "link", "set", "lo", "up", NULL};
     if (process_run(&(struct process_spec){.argv = argv, .timeout_ms = 5000}, NULL, NULL) !=
         STATUS_OK)

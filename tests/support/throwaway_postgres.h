@@ -5,13 +5,14 @@
  *
  *     int main(void)
  *     {
- *         const char *why = throwaway_isolate();    own network and IPC namespaces, loopback up
+ *         const char *why = throwaway_isolate();    namespaces of its own, loopback up
  *         ...
  *     static void setup(void) { throwaway_start(&server); }
  *     static void teardown(void) { throwaway_stop(&server); }
  *
- * The IPC namespace takes the shared memory of a killed server with it. Failures end the test
- * with the reason (ck_abort_msg).
+ * The namespaces (network, IPC, PID, mount) end with the program and take everything with them,
+ * also after a test that failed: processes, shared memory, devices, and /tmp, which is a tmpfs of
+ * their own. Failures end the test with the reason (ck_abort_msg).
  */
 #ifndef ORDEAL_TESTS_SUPPORT_THROWAWAY_POSTGRES_H
 #define ORDEAL_TESTS_SUPPORT_THROWAWAY_POSTGRES_H
