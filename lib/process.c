@@ -30,6 +30,7 @@ struct child_plan {
     bool change_user;
     uid_t uid;
     gid_t gid;
+    char home[PATH_MAX]; /* of that user */
     char **environment;
     int input, output, errors; /* descriptors for 0, 1 and 2 */
     int report;                /* write end: errno and step of a failed start */
@@ -58,30 +59,45 @@ static enum status look_up_user(struct child_plan *plan, struct error *err)
     plan->change_user = entry->pw_uid != geteuid();
     plan->uid = entry->pw_uid;
     plan->gid = entry->pw_gid;
+    snprintf(plan->home, sizeof plan->home, "%s", entry->pw_dir);
     return STATUS_OK;
 }
 
-/* The parent's environment with the additions in front, so that they win. */
+/* A variable that is there already wins. */
+static void add_variable(char **environment, size_t *count, char *variable)
+{
+    size_t length = strcspn(variable, "=") + 1;
+
+    for (size_t i = 0; i < *count; i++)
+        if (strncmp(variable, environment[i], length) == 0)
+            return;
+    environment[(*count)++] = variable;
+}
+
+/*
+ * The additions, then what belongs to the user, then the parent's environment. With the parent's
+ * HOME libpq of another user would look for certificates where it may not look, and give up.
+ */
 static void build_environment(struct child_plan *plan, struct arena *arena)
 {
-    size_t added = 0, inherited = 0;
+    enum { OF_USER = 3 };
+    size_t added = 0, inherited = 0, count = 0;
 
     while (plan->spec->env != NULL && plan->spec->env[added] != NULL)
         added++;
     while (environ[inherited] != NULL)
         inherited++;
-    plan->environment = arena_array(arena, added + inherited + 1, sizeof(char *));
+    plan->environment = arena_array(arena, added + OF_USER + inherited + 1, sizeof(char *));
     for (size_t i = 0; i < added; i++)
-        plan->environment[i] = arena_strdup(arena, plan->spec->env[i]);
-    size_t count = added;
-    for (size_t i = 0; i < inherited; i++) {
-        size_t length = strcspn(environ[i], "=") + 1;
-        bool replaced = false;
-        for (size_t j = 0; j < added && !replaced; j++)
-            replaced = strncmp(environ[i], plan->environment[j], length) == 0;
-        if (!replaced)
-            plan->environment[count++] = environ[i];
+        add_variable(plan->environment, &count, arena_strdup(arena, plan->spec->env[i]));
+    if (plan->change_user) {
+        add_variable(plan->environment, &count, arena_printf(arena, "HOME=%s", plan->home));
+        add_variable(plan->environment, &count, arena_printf(arena, "USER=%s", plan->spec->user));
+        add_variable(plan->environment, &count,
+                     arena_printf(arena, "LOGNAME=%s", plan->spec->user));
     }
+    for (size_t i = 0; i < inherited; i++)
+        add_variable(plan->environment, &count, environ[i]);
 }
 
 static _Noreturn void child_fails(const struct child_plan *plan, const char *step)

@@ -24,7 +24,7 @@
 struct process_spec {
     const char *const *argv; /* NULL-terminated; argv[0] is looked up in PATH */
     const char *const *env;  /* NULL-terminated "NAME=value" additions, or NULL */
-    const char *user;        /* run as this user and its groups, or NULL */
+    const char *user;        /* run as this user and its groups with its HOME, or NULL */
     const char *directory;   /* working directory, or NULL for "/" */
     const char *cgroup;      /* group to join in every hierarchy (lib/cgroup.h), or NULL */
     const char *input;       /* text for stdin, or NULL for /dev/null */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
+#include <pwd.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -75,6 +77,24 @@ START_TEST(environment_is_added_and_replaced)
 
     ck_assert_int_eq(process_run(&spec, &result, &err), STATUS_OK);
     ck_assert_str_eq(buffer_text(&result.output), "/nowhere:x\n");
+}
+END_TEST
+
+START_TEST(another_user_gets_its_own_home)
+{
+    OWNED_RESULT struct process_result result = {0};
+    struct error err;
+    const struct passwd *nobody = getpwnam("nobody");
+    char expected[512];
+    struct process_spec spec = {.argv = WORDS("sh", "-c", "echo $HOME:$USER:$(id -un)"),
+                                .user = "nobody",
+                                .timeout_ms = 5000};
+
+    if (geteuid() != 0 || nobody == NULL)
+        return;
+    ck_assert_int_eq(process_run(&spec, &result, &err), STATUS_OK);
+    snprintf(expected, sizeof expected, "%s:nobody:nobody\n", nobody->pw_dir);
+    ck_assert_str_eq(buffer_text(&result.output), expected);
 }
 END_TEST
 
@@ -161,5 +181,6 @@ END_TEST
 TEST_MAIN("process", 20, NULL, NULL, captures_output_and_input,
           failure_names_program_code_and_last_line, missing_program_is_named_with_a_remedy,
           deadline_ends_it_and_its_children, environment_is_added_and_replaced,
-          unknown_user_is_an_error, a_zombie_counts_as_gone, another_start_time_is_another_process,
-          init_self_and_ancestors_are_refused, reap_says_when_it_still_runs)
+          another_user_gets_its_own_home, unknown_user_is_an_error, a_zombie_counts_as_gone,
+          another_start_time_is_another_process, init_self_and_ancestors_are_refused,
+          reap_says_when_it_still_runs)
