@@ -48,17 +48,16 @@ enum status postgres_control(struct arena *arena, const struct session *session,
     if (status != STATUS_OK)
         return status;
     const char *output = buffer_text(&result.output);
-    const char *recovery_timeline =
-        line_value(arena, output, "Min recovery ending loc's timeline");
+    const char *recovery_timeline = line_value(arena, output, "Min recovery ending loc's timeline");
     uint64_t checkpoint = pg_lsn_parse(line_value(arena, output, "Latest checkpoint location"));
     uint64_t recovery = pg_lsn_parse(line_value(arena, output, "Minimum recovery ending location"));
     struct postgres_control control = {
         .state = line_value(arena, output, "Database cluster state"),
         .system_identifier = line_value(arena, output, "Database system identifier"),
-        .timeline = greater((uint32_t) strtoul(line_value(arena, output,
-                                                          "Latest checkpoint's TimeLineID"),
-                                               NULL, 10),
-                            (uint32_t) strtoul(recovery_timeline, NULL, 10)),
+        .timeline =
+            greater((uint32_t) strtoul(line_value(arena, output, "Latest checkpoint's TimeLineID"),
+                                       NULL, 10),
+                    (uint32_t) strtoul(recovery_timeline, NULL, 10)),
         .lsn = checkpoint > recovery ? checkpoint : recovery,
         .checksums = strtoul(line_value(arena, output, "Data page checksum version"), NULL, 10) > 0,
     };
@@ -79,8 +78,8 @@ json_t *postgres_history(const struct session *session, uint32_t timeline)
     OWNED_FILE FILE *file = timeline > 1 ? fopen(path, "re") : NULL;
     while (file != NULL && fgets(line, sizeof line, file) != NULL)
         if (sscanf(line, "%u %31s", &parent, lsn) == 2 && pg_lsn_parse(lsn) != 0)
-            json_array_append_new(history, json_pack("{s:I, s:s}", "timeline", (json_int_t) parent,
-                                                     "lsn", lsn));
+            json_array_append_new(
+                history, json_pack("{s:I, s:s}", "timeline", (json_int_t) parent, "lsn", lsn));
     return history;
 }
 

@@ -170,8 +170,8 @@ enum status postgres_write_file(const struct session *session, const char *path,
                                 size_t length, struct error *err)
 {
     char temporary[PATH_MAX];
-    uid_t uid;
-    gid_t gid;
+    uid_t uid = 0;
+    gid_t gid = 0;
 
     enum status status = postgres_owner(session, &uid, &gid, err);
     if (status != STATUS_OK)

@@ -36,8 +36,8 @@ static void name_processes(const struct pg_processes *processes, struct buffer *
     enum { NAMED = 5 };
 
     for (size_t i = 0; i < processes->count && i < NAMED; i++)
-        buffer_printf(text, "%s%s %d", i == 0 ? "" : ", ",
-                      pg_class_name(processes->items[i].class), (int) processes->items[i].id.pid);
+        buffer_printf(text, "%s%s %d", i == 0 ? "" : ", ", pg_class_name(processes->items[i].class),
+                      (int) processes->items[i].id.pid);
     if (processes->count > NAMED)
         buffer_printf(text, " and %zu more", processes->count - NAMED);
 }
@@ -73,8 +73,8 @@ static const char *log_path(struct arena *arena, const struct session *session)
 /* The server writes there as its owner, who may not be allowed to create files in that folder. */
 static enum status prepare_log(const struct session *session, const char *path, struct error *err)
 {
-    uid_t uid;
-    gid_t gid;
+    uid_t uid = 0;
+    gid_t gid = 0;
     enum status status = postgres_owner(session, &uid, &gid, err);
 
     if (status != STATUS_OK)
@@ -111,8 +111,16 @@ static enum status run_start(const struct session *session, const char *log, int
     int left_ms = deadline_left_ms(deadline_ns);
     const char *seconds = arena_printf(arena, "%d", left_ms / 1000 + 1);
     const char *pg_ctl[] = {postgres_program(arena, session, "pg_ctl"),
-                            "start", "-w", "-s", "-t", seconds, "-D", database->data,
-                            "-l", log, NULL};
+                            "start",
+                            "-w",
+                            "-s",
+                            "-t",
+                            seconds,
+                            "-D",
+                            database->data,
+                            "-l",
+                            log,
+                            NULL};
     struct process_spec spec = {
         .argv = database->start != NULL ? database->start : pg_ctl,
         .user = database->start != NULL ? NULL : database->owner,
@@ -132,8 +140,8 @@ static bool worth_waiting(enum status status, const struct error *err)
 {
     if (status == STATUS_UNREACHABLE || status == STATUS_TIMEOUT)
         return true;
-    return status == STATUS_DATABASE && (strcmp(err->detail, "57P03") == 0 ||
-                                         strcmp(err->detail, "53300") == 0);
+    return status == STATUS_DATABASE &&
+           (strcmp(err->detail, "57P03") == 0 || strcmp(err->detail, "53300") == 0);
 }
 
 static bool postmaster_alive(const struct session *session)
@@ -179,6 +187,35 @@ static json_t *since(const char *name, bool already)
     return json_pack("{s:I, s:b}", name, (json_int_t) clock_boot_ns(), "already", already);
 }
 
+static pid_t pid_in_file(const struct session *session)
+{
+    char path[PATH_MAX];
+    int pid = 0;
+
+    snprintf(path, sizeof path, "%s/postmaster.pid", session->database.data);
+    OWNED_FILE FILE *file = fopen(path, "re");
+    if (file == NULL || fscanf(file, "%d", &pid) != 1)
+        return 0;
+    return pid;
+}
+
+/*
+ * A killed postmaster leaves its pid file, and a new one refuses to start while that pid exists. A
+ * zombie counts as existing; some inits reap only after seconds.
+ */
+static enum status wait_reaped(const struct session *session, int64_t deadline_ns,
+                               struct error *err)
+{
+    struct process_id id;
+    pid_t pid = pid_in_file(session);
+
+    while (pid > 1 && kill(pid, 0) == 0 && process_identify(pid, &id, NULL) != STATUS_OK)
+        if (!postgres_wait_turn(deadline_ns))
+            return error_set(err, STATUS_TIMEOUT, "the old postmaster %d is dead but not reaped",
+                             (int) pid);
+    return STATUS_OK;
+}
+
 static enum status start_stopped(const struct session *session, int64_t deadline_ns,
                                  struct error *err)
 {
@@ -190,6 +227,8 @@ static enum status start_stopped(const struct session *session, int64_t deadline
         return error_set(err, STATUS_NOT_FOUND, "no PostgreSQL data in %s", session->database.data);
     /* children of a dead postmaster hold its shared memory: nothing starts before they are gone */
     enum status status = wait_all_gone(session, deadline_ns, err);
+    if (status == STATUS_OK)
+        status = wait_reaped(session, deadline_ns, err);
     if (status == STATUS_OK)
         status = run_start(session, log, deadline_ns, err);
     if (status == STATUS_OK)
@@ -221,7 +260,14 @@ static enum status run_stop(const struct session *session, const char *mode, int
     const struct session_database *database = &session->database;
     bool own = database->stop != NULL && strcmp(mode, "fast") == 0;
     const char *pg_ctl[] = {postgres_program(arena, session, "pg_ctl"),
-                            "stop", "-W", "-s", "-m", mode, "-D", database->data, NULL};
+                            "stop",
+                            "-W",
+                            "-s",
+                            "-m",
+                            mode,
+                            "-D",
+                            database->data,
+                            NULL};
     struct process_spec spec = {
         .argv = own ? database->stop : pg_ctl,
         .user = own ? NULL : database->owner,

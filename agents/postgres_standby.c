@@ -25,8 +25,7 @@ static enum status require_standby(const struct method_call *call, PGconn *conne
     enum status status = postgres_in_recovery(connection, call->deadline_ns, &in_recovery, err);
 
     if (status == STATUS_OK && !in_recovery)
-        return error_set(err, STATUS_REFUSED, "PostgreSQL on %s is a primary",
-                         call->session->node);
+        return error_set(err, STATUS_REFUSED, "PostgreSQL on %s is a primary", call->session->node);
     return status;
 }
 
@@ -74,12 +73,12 @@ static enum status view_receiver(PGconn *connection, int64_t deadline_ns,
 {
     OWNED_PG_RESULT PGresult *result = NULL;
     struct receiver_view view = {0};
-    enum status status = pg_query(
-        connection,
-        "SELECT (SELECT coalesce(status, 'starting') FROM pg_stat_wal_receiver LIMIT 1),"
-        " EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'walreceiver'),"
-        " pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()",
-        deadline_ns, &result, err);
+    enum status status =
+        pg_query(connection,
+                 "SELECT (SELECT coalesce(status, 'starting') FROM pg_stat_wal_receiver LIMIT 1),"
+                 " EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'walreceiver'),"
+                 " pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()",
+                 deadline_ns, &result, err);
 
     if (status != STATUS_OK)
         return status;
@@ -121,8 +120,7 @@ static enum status stop_receiver(const struct method_call *call, PGconn *connect
 {
     struct receiver_view view = {0};
     OWNED_JSON json_t *state = NULL;
-    enum status status =
-        alter_system(connection, "primary_conninfo", "", call->deadline_ns, err);
+    enum status status = alter_system(connection, "primary_conninfo", "", call->deadline_ns, err);
 
     if (status == STATUS_OK)
         status = reload_until(connection, "primary_conninfo", "", call->deadline_ns, err);
@@ -132,10 +130,10 @@ static enum status stop_receiver(const struct method_call *call, PGconn *connect
         status = postgres_state(call, &state, err);
     if (status != STATUS_OK)
         return status;
-    *ret_result = json_pack("{s:n, s:b, s:s, s:s, s:O, s:O}", "source", "streaming", 0,
-                            "receive_lsn", view.receive_lsn, "replay_lsn", view.replay_lsn, "lsn",
-                            json_object_get(state, "lsn"), "timeline",
-                            json_object_get(state, "timeline"));
+    *ret_result =
+        json_pack("{s:n, s:b, s:s, s:s, s:O, s:O}", "source", "streaming", 0, "receive_lsn",
+                  view.receive_lsn, "replay_lsn", view.replay_lsn, "lsn",
+                  json_object_get(state, "lsn"), "timeline", json_object_get(state, "timeline"));
     return STATUS_OK;
 }
 
@@ -153,10 +151,9 @@ static enum status point_receiver(const struct method_call *call, PGconn *connec
         status = postgres_passfile(arena, session, &passfile, err);
     if (status != STATUS_OK)
         return status;
-    const char *conninfo =
-        postgres_conninfo(arena, session, peer, SESSION_REPLICATION, passfile);
-    status = alter_system(connection, "primary_slot_name",
-                          postgres_slot_name(arena, session->node), call->deadline_ns, err);
+    const char *conninfo = postgres_conninfo(arena, session, peer, SESSION_REPLICATION, passfile);
+    status = alter_system(connection, "primary_slot_name", postgres_slot_name(arena, session->node),
+                          call->deadline_ns, err);
     if (status == STATUS_OK)
         status = alter_system(connection, "primary_conninfo", conninfo, call->deadline_ns, err);
     if (status == STATUS_OK)
@@ -196,9 +193,8 @@ static enum status current_timeline(PGconn *connection, int64_t deadline_ns, uin
                                     struct error *err)
 {
     char name[32];
-    enum status status =
-        pg_query_text(connection, "SELECT pg_walfile_name(pg_current_wal_lsn())", deadline_ns, name,
-                      sizeof name, err);
+    enum status status = pg_query_text(connection, "SELECT pg_walfile_name(pg_current_wal_lsn())",
+                                       deadline_ns, name, sizeof name, err);
 
     if (status != STATUS_OK)
         return status;
@@ -238,15 +234,13 @@ static void checkpoint_behind(PGconn *connection)
         return;
 }
 
-enum status postgres_promote(const struct method_call *call, json_t **ret_result,
-                             struct error *err)
+enum status postgres_promote(const struct method_call *call, json_t **ret_result, struct error *err)
 {
     const struct session *session = call->session;
     OWNED_PG PGconn *connection = NULL;
     OWNED_JSON json_t *history = NULL;
     uint32_t timeline = 0;
-    enum status status =
-        postgres_connect(session, NULL, NULL, call->deadline_ns, &connection, err);
+    enum status status = postgres_connect(session, NULL, NULL, call->deadline_ns, &connection, err);
 
     if (status == STATUS_OK)
         status = require_standby(call, connection, err);
@@ -261,8 +255,11 @@ enum status postgres_promote(const struct method_call *call, json_t **ret_result
         return error_context(err, "promoting %s", session->node);
     history = postgres_history(session, timeline);
     checkpoint_behind(connection);
-    *ret_result = json_pack("{s:I, s:I, s:s, s:O}", "promoted_ns", (json_int_t) promoted_ns,
-                            "timeline", (json_int_t) timeline, "fork_lsn", fork_lsn(history),
-                            "history", history);
+    if (fork_lsn(history)[0] == '\0')
+        return error_set(err, STATUS_FAILED, "%s was promoted, but timeline %u has no history",
+                         session->node, timeline);
+    *ret_result =
+        json_pack("{s:I, s:I, s:s, s:O}", "promoted_ns", (json_int_t) promoted_ns, "timeline",
+                  (json_int_t) timeline, "fork_lsn", fork_lsn(history), "history", history);
     return STATUS_OK;
 }

@@ -98,8 +98,8 @@ static enum status describe_processes(const struct session *session, json_t *sta
         return status;
     const struct pg_process *postmaster = postgres_postmaster(&processes);
     char letter = postmaster != NULL ? process_state(postmaster->id) : 0;
-    bool frozen = letter == 'T' || letter == 't' ||
-                  (postmaster != NULL && in_frozen_group(postmaster->id));
+    bool frozen =
+        letter == 'T' || letter == 't' || (postmaster != NULL && in_frozen_group(postmaster->id));
     set(state, "running", json_boolean(postmaster != NULL));
     set(state, "frozen", json_boolean(frozen));
     set(state, "orphans", json_integer(postmaster != NULL ? 0 : (json_int_t) processes.count));
@@ -171,10 +171,11 @@ static void set_position(const struct session *session, json_t *state, const jso
     if (json_flag(answer, "in_recovery", false)) {
         timeline = largest(timeline, json_number(answer, "checkpoint_timeline", 0));
         timeline = largest(timeline, json_number(answer, "recovery_timeline", 0));
-        timeline = largest(timeline, json_number(json_object_get(answer, "receiver"), "timeline", 0));
-        timeline = largest(timeline, postgres_segment_timeline(
-                                         session, lsn,
-                                         (uint64_t) json_number(answer, "segment_bytes", 0)));
+        timeline =
+            largest(timeline, json_number(json_object_get(answer, "receiver"), "timeline", 0));
+        timeline = largest(timeline,
+                           postgres_segment_timeline(
+                               session, lsn, (uint64_t) json_number(answer, "segment_bytes", 0)));
     } else {
         char digits[9] = "";
         snprintf(digits, sizeof digits, "%s", json_text(answer, "wal_file", ""));
@@ -233,12 +234,12 @@ static void describe_disk(const struct session *session, json_t *state, int64_t 
 /* Every member, so that a reader finds them all whatever is known. */
 static json_t *blank_state(void)
 {
-    return json_pack("{s:b, s:n, s:n, s:n, s:n, s:s, s:n, s:n, s:n, s:n, s:s, s:n, s:[], s:[], s:[],"
-                     " s:{}, s:n}",
-                     "accepting", 0, "system_identifier", "in_recovery", "incarnation", "timeline",
-                     "lsn", "0/0", "receive_lsn", "replay_lsn", "receiver", "primary_conninfo_host",
-                     "sync_set", "", "synchronous_commit", "standbys", "slots", "history",
-                     "settings", "error");
+    return json_pack(
+        "{s:b, s:n, s:n, s:n, s:n, s:s, s:n, s:n, s:n, s:n, s:s, s:n, s:[], s:[], s:[],"
+        " s:{}, s:n}",
+        "accepting", 0, "system_identifier", "in_recovery", "incarnation", "timeline", "lsn", "0/0",
+        "receive_lsn", "replay_lsn", "receiver", "primary_conninfo_host", "sync_set", "",
+        "synchronous_commit", "standbys", "slots", "history", "settings", "error");
 }
 
 enum status postgres_state(const struct method_call *call, json_t **ret_result, struct error *err)
@@ -260,8 +261,11 @@ enum status postgres_state(const struct method_call *call, json_t **ret_result, 
     if (may_answer && ask(session, deadline_ns, &answer, &why) == STATUS_OK) {
         take_answer(session, state, answer);
     } else {
-        if (why.message[0] != '\0')
-            set(state, "error", json_string(why.message));
+        /* looked at again: it may have been frozen or have ended since */
+        set(state, "error", why.message[0] != '\0' ? json_string(why.message) : json_null());
+        status = describe_processes(session, state, &may_answer, err);
+        if (status != STATUS_OK)
+            return status;
         if (exists)
             describe_disk(session, state, postgres_deadline(call->deadline_ns, ASK_MS));
     }

@@ -18,6 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "agents/postgres_methods.h"
 #include "lib/clock.h"
 #include "lib/owned.h"
 #include "lib/pg.h"
@@ -463,4 +464,69 @@ const struct session *postgres_fixture_session(struct postgres_fixture *fixture,
                      .ssl_root = fixture->ssl_root},
     };
     return session;
+}
+
+static const struct method *find_method(const char *name)
+{
+    static const struct method *const tables[] = {postgres_methods, postgres_check_methods};
+
+    for (size_t i = 0; i < 2; i++)
+        for (const struct method *method = tables[i]; method->name != NULL; method++)
+            if (strcmp(method->name, name) == 0)
+                return method;
+    ck_abort_msg("no method %s", name);
+    return NULL;
+}
+
+static void check_params(const struct method *method, json_t *params)
+{
+    const char *key;
+    json_t *value;
+
+    json_object_foreach(params, key, value)
+    {
+        const struct method_param *param = method->params;
+        while (param->name != NULL && strcmp(param->name, key) != 0)
+            param++;
+        ck_assert_msg(param->name != NULL, "%s has no parameter %s", method->name, key);
+    }
+    for (const struct method_param *param = method->params; param->name != NULL; param++) {
+        if (strcmp(param->name, "run") == 0)
+            json_object_set_new(params, "run", json_string("test-run"));
+        ck_assert_msg(!param->required || json_object_get(params, param->name) != NULL,
+                      "%s needs %s", method->name, param->name);
+    }
+}
+
+enum status postgres_fixture_try(struct postgres_fixture *fixture, size_t server,
+                                 const char *method_name, json_t *params, json_t **ret_result,
+                                 struct error *err)
+{
+    const struct method *method = find_method(method_name);
+    OWNED_JSON json_t *owned = params != NULL ? params : json_object();
+
+    check_params(method, owned);
+    ck_assert(method->job);
+    int64_t timeout_ms = method->timeout_ms;
+    if (json_is_integer(json_object_get(owned, "timeout_ms")))
+        timeout_ms = json_integer_value(json_object_get(owned, "timeout_ms"));
+    struct method_call call = {
+        .session = postgres_fixture_session(fixture, server),
+        .params = owned,
+        .deadline_ns = deadline_in_ms(timeout_ms),
+    };
+    return method->call(&call, ret_result, err);
+}
+
+json_t *postgres_fixture_call(struct postgres_fixture *fixture, size_t server, const char *method,
+                              json_t *params)
+{
+    json_t *result = NULL;
+    struct error err = {0};
+    enum status status = postgres_fixture_try(fixture, server, method, params, &result, &err);
+
+    ck_assert_msg(status == STATUS_OK, "%s on %s: %s (%s)", method, fixture->servers[server].name,
+                  err.message, err.detail);
+    ck_assert_ptr_nonnull(result);
+    return result;
 }

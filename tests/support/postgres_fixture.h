@@ -62,6 +62,17 @@ void postgres_fixture_start(const struct postgres_fixture *fixture, size_t serve
 void postgres_fixture_stop(const struct postgres_fixture *fixture, size_t server, const char *mode);
 /* A session as the agent of that server's node would have it. Arena memory of the fixture. */
 const struct session *postgres_fixture_session(struct postgres_fixture *fixture, size_t server);
+/*
+ * Call a method of the agent on that server's session, as a job would: parameters checked against
+ * its table, its default timeout. Takes params (NULL: {}); "run" is added where the method wants
+ * it.
+ */
+MUST_CHECK enum status postgres_fixture_try(struct postgres_fixture *fixture, size_t server,
+                                            const char *method, json_t *params, json_t **ret_result,
+                                            struct error *err);
+/* The same; a failure fails the test. json_decref() the result. */
+json_t *postgres_fixture_call(struct postgres_fixture *fixture, size_t server, const char *method,
+                              json_t *params);
 /* True when this host can run it (root, the programs, user postgres); else why not. */
 bool postgres_fixture_possible(const char **ret_reason);
 
