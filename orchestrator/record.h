@@ -17,7 +17,8 @@
 #include "lib/ledger.h"
 
 struct record_ledger {
-    const char *path; /* within the run directory */
+    const char *path;    /* within the run directory */
+    const char *problem; /* why it cannot be read, or NULL; its ledger is empty then */
     struct ledger ledger;
 };
 
@@ -26,6 +27,7 @@ struct record {
     const json_t *start; /* event run.start */
     json_t *events;      /* array, in order of the journal */
     bool complete;       /* has run.end; false: the orchestrator died */
+    bool torn;           /* the last line of the journal is cut off */
     const char *client;  /* the client node that is the clock of the run, NULL without load */
     size_t ledger_count;
     struct record_ledger *ledgers;
