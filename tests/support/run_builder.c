@@ -1,0 +1,683 @@
+/* SPDX-License-Identifier: MIT */
+#include "tests/support/run_builder.h"
+
+#include <check.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "lib/clock.h"
+#include "lib/json.h"
+#include "lib/owned.h"
+
+#define START_NS (INT64_C(100) * NS_PER_SECOND)
+
+static const struct {
+    const char *name;
+    int64_t offset_s;
+} nodes[RUN_NODES] = {{"n1", 2000}, {"n2", 3000}, {"n3", 4000}, {"c1", 1000}};
+
+static size_t node_index(const char *node)
+{
+    for (size_t i = 0; i < RUN_NODES; i++)
+        if (strcmp(nodes[i].name, node) == 0)
+            return i;
+    ck_abort_msg("no node %s in a built run", node);
+}
+
+int64_t run_node_ns(const char *node, int64_t at_ms)
+{
+    return START_NS + at_ms * NS_PER_MS + nodes[node_index(node)].offset_s * NS_PER_SECOND;
+}
+
+int64_t run_client_ns(int64_t at_ms)
+{
+    return run_node_ns("c1", at_ms);
+}
+
+uint64_t run_lsn(int64_t at_ms)
+{
+    return UINT64_C(0x3000000) + (uint64_t) at_ms * 1000;
+}
+
+/* --- journal ---------------------------------------------------------------------------------- */
+
+void run_event(struct run_builder *run, int64_t at_ms, const char *event, json_t *members)
+{
+    json_t *object = members == NULL ? json_object() : members;
+
+    ck_assert_ptr_nonnull(object);
+    json_object_set_new(object, "t", json_integer(START_NS + at_ms * NS_PER_MS));
+    json_object_set_new(object, "event", json_string(event));
+    json_array_append_new(run->journal, object);
+}
+
+json_t *run_find_where(struct run_builder *run, const char *event, const char *member,
+                       const char *value)
+{
+    for (size_t i = json_array_size(run->journal); i > 0; i--) {
+        json_t *object = json_array_get(run->journal, i - 1);
+        if (strcmp(json_text(object, "event", ""), event) == 0 &&
+            (member == NULL || strcmp(json_text(object, member, ""), value) == 0))
+            return object;
+    }
+    return NULL;
+}
+
+json_t *run_find(struct run_builder *run, const char *event)
+{
+    return run_find_where(run, event, NULL, NULL);
+}
+
+void run_drop(struct run_builder *run, const char *event)
+{
+    for (size_t i = json_array_size(run->journal); i > 0; i--)
+        if (strcmp(json_text(json_array_get(run->journal, i - 1), "event", ""), event) == 0)
+            json_array_remove(run->journal, i - 1);
+}
+
+/* --- ledgers ---------------------------------------------------------------------------------- */
+
+static size_t add_ledger(struct run_builder *run)
+{
+    size_t index = run->ledger_count++;
+    struct ledger_header *header = &run->ledgers[index].header;
+
+    memcpy(header->magic, "ordeal-ledger-1\n", sizeof header->magic);
+    header->version = LEDGER_VERSION;
+    header->record_size = sizeof(struct ledger_record);
+    strcpy(header->run, "run-1");
+    strcpy(header->client_node, "c1");
+    header->worker = (uint32_t) index;
+    header->node_count = RUN_NODES - 1;
+    for (size_t i = 0; i < RUN_NODES - 1; i++)
+        strcpy(header->nodes[i], nodes[i].name);
+    return index;
+}
+
+void run_record(struct run_builder *run, size_t ledger, struct ledger_record record)
+{
+    struct run_ledger *file = &run->ledgers[ledger];
+
+    if (file->count == file->room) {
+        file->room = file->room == 0 ? 1024 : file->room * 2;
+        file->records = realloc(file->records, file->room * sizeof *file->records);
+        ck_assert_ptr_nonnull(file->records);
+    }
+    file->records[file->count++] = record;
+}
+
+struct ledger_record *run_outcome(struct run_builder *run, uint32_t client, uint64_t seq)
+{
+    for (size_t i = 0; i < run->ledger_count; i++)
+        for (size_t j = 0; j < run->ledgers[i].count; j++) {
+            struct ledger_record *record = &run->ledgers[i].records[j];
+            if (record->kind == LEDGER_OUTCOME && record->client == client && record->seq == seq)
+                return record;
+        }
+    return NULL;
+}
+
+uint64_t run_last_before(struct run_builder *run, uint32_t client, enum ledger_class class,
+                         int64_t at_ms)
+{
+    uint64_t found = 0;
+
+    for (size_t i = 0; i < run->ledger_count; i++)
+        for (size_t j = 0; j < run->ledgers[i].count; j++) {
+            const struct ledger_record *record = &run->ledgers[i].records[j];
+            if (record->kind == LEDGER_OUTCOME && record->client == client &&
+                record->class == class && record->done_ns < run_client_ns(at_ms))
+                found = record->seq;
+        }
+    return found;
+}
+
+uint64_t run_last(struct run_builder *run, uint32_t client, enum ledger_class class)
+{
+    return run_last_before(run, client, class, RUN_END_MS * 10);
+}
+
+uint64_t run_first(struct run_builder *run, uint32_t client, enum ledger_class class)
+{
+    for (uint64_t seq = 1; seq <= 100000; seq++) {
+        const struct ledger_record *record = run_outcome(run, client, seq);
+        if (record != NULL && record->class == class)
+            return seq;
+    }
+    return 0;
+}
+
+/* --- present sets ----------------------------------------------------------------------------- */
+
+static void append_token(struct run_present *set, struct run_token token)
+{
+    if (set->count == set->room) {
+        set->room = set->room == 0 ? 4096 : set->room * 2;
+        set->tokens = realloc(set->tokens, set->room * sizeof *set->tokens);
+        ck_assert_ptr_nonnull(set->tokens);
+    }
+    set->tokens[set->count++] = token;
+}
+
+static void put_token(struct run_present *set, struct run_token token)
+{
+    for (size_t i = 0; i < set->count; i++)
+        if (set->tokens[i].client == token.client && set->tokens[i].seq == token.seq) {
+            set->tokens[i] = token;
+            return;
+        }
+    append_token(set, token);
+}
+
+void run_present(struct run_builder *run, const char *node, uint32_t client, uint64_t seq)
+{
+    for (size_t i = 0; i < RUN_NODES - 1; i++)
+        if (node == NULL || strcmp(nodes[i].name, node) == 0)
+            put_token(&run->present[i], (struct run_token){.client = client, .seq = seq});
+}
+
+void run_odd(struct run_builder *run, const char *node, uint32_t client, uint64_t seq,
+             uint64_t rows, uint64_t of, uint64_t bad)
+{
+    for (size_t i = 0; i < RUN_NODES - 1; i++)
+        if (node == NULL || strcmp(nodes[i].name, node) == 0)
+            put_token(&run->present[i], (struct run_token){client, seq, rows, of, bad});
+}
+
+void run_absent(struct run_builder *run, const char *node, uint32_t client, uint64_t seq)
+{
+    for (size_t i = 0; i < RUN_NODES - 1; i++) {
+        struct run_present *set = &run->present[i];
+        if (node != NULL && strcmp(nodes[i].name, node) != 0)
+            continue;
+        for (size_t j = 0; j < set->count; j++)
+            if (set->tokens[j].client == client && set->tokens[j].seq == seq) {
+                set->tokens[j] = set->tokens[--set->count];
+                break;
+            }
+    }
+}
+
+/* --- the standard run ------------------------------------------------------------------------- */
+
+struct shape {
+    const struct run_plan *plan;
+    struct run_builder *run;
+    enum ledger_level level;
+    int64_t back_ms, load_until_ms, old_until_ms;
+    bool connected[RUN_WORKLOAD + 6];
+    uint32_t timeline[RUN_WORKLOAD + 6]; /* of each client's session */
+};
+
+static size_t client_index(uint32_t client)
+{
+    return client < RUN_OLD_PROBE ? client : RUN_WORKLOAD + 1 + client - RUN_OLD_PROBE;
+}
+
+/* Which node takes a write at an instant, and on which timeline; SIZE_MAX: none. */
+static size_t writer_at(const struct shape *shape, int64_t at_ms, uint32_t *ret_timeline)
+{
+    *ret_timeline = 1;
+    if (shape->plan->no_fault || at_ms < RUN_FAULT_MS)
+        return 0;
+    if (shape->plan->never_back || at_ms < shape->back_ms)
+        return SIZE_MAX;
+    if (shape->plan->no_failover)
+        return 0;
+    *ret_timeline = 2;
+    return 1;
+}
+
+static void connect_client(struct shape *shape, size_t ledger, uint32_t client, size_t node,
+                           uint32_t timeline, int64_t at_ms)
+{
+    size_t index = client_index(client);
+    uint8_t role = client < RUN_OLD_PROBE    ? LEDGER_WORKLOAD
+                   : client == RUN_OLD_PROBE ? LEDGER_ENDPOINT_OLD
+                   : client == RUN_NEW_PROBE ? LEDGER_ENDPOINT_NEW
+                                             : LEDGER_DIRECT;
+
+    if (shape->connected[index] && shape->timeline[index] == timeline)
+        return;
+    shape->connected[index] = true;
+    shape->timeline[index] = timeline;
+    run_record(shape->run, ledger,
+               (struct ledger_record){.kind = LEDGER_SESSION,
+                                      .class = (uint8_t) shape->level,
+                                      .flags = role,
+                                      .client = client,
+                                      .node = (uint16_t) node,
+                                      .timeline = timeline,
+                                      .done_ns = run_client_ns(at_ms)});
+}
+
+static void attempt(struct shape *shape, size_t ledger, uint32_t client, size_t node,
+                    uint32_t timeline, enum ledger_class class, int64_t at_ms)
+{
+    struct run_builder *run = shape->run;
+    struct ledger_record record = {.kind = LEDGER_INTENT,
+                                   .client = client,
+                                   .seq = ++run->sequences[client_index(client)],
+                                   .scheduled_ns = run_client_ns(at_ms),
+                                   .timeline = timeline,
+                                   .node = node == SIZE_MAX ? 0 : (uint16_t) node};
+
+    if (class == LEDGER_ACKED || class == LEDGER_IN_DOUBT) {
+        record.sent_ns = record.scheduled_ns;
+        run_record(run, ledger, record);
+        record.lsn = run_lsn(at_ms);
+        record.phase = LEDGER_COMMITTING;
+    }
+    record.kind = LEDGER_OUTCOME;
+    record.class = (uint8_t) class;
+    record.sent_ns = record.scheduled_ns + NS_PER_MS;
+    record.done_ns = record.scheduled_ns + 2 * NS_PER_MS;
+    run_record(run, ledger, record);
+    for (size_t i = 0; class == LEDGER_ACKED && i < RUN_NODES - 1; i++)
+        append_token(&run->present[i], (struct run_token){.client = client, .seq = record.seq});
+}
+
+static void endpoint_attempt(struct shape *shape, uint32_t client, int64_t at_ms)
+{
+    uint32_t timeline;
+    size_t node = writer_at(shape, at_ms, &timeline);
+
+    if (node == SIZE_MAX) {
+        shape->connected[client_index(client)] = false;
+        attempt(shape, 0, client, SIZE_MAX, 0, LEDGER_UNSENT, at_ms);
+        return;
+    }
+    connect_client(shape, 0, client, node, timeline, at_ms);
+    /* what was sent in the last 2 ms before the kill has no answer */
+    bool cut = !shape->plan->no_fault && at_ms < RUN_FAULT_MS && at_ms + 2 > RUN_FAULT_MS;
+    attempt(shape, 0, client, node, timeline, cut ? LEDGER_IN_DOUBT : LEDGER_ACKED, at_ms);
+}
+
+static void direct_attempt(struct shape *shape, uint32_t client, int64_t at_ms)
+{
+    size_t own = client - RUN_DIRECT_N1;
+    uint32_t timeline;
+    size_t writer = writer_at(shape, at_ms, &timeline);
+    bool old_writer = own == 0 && at_ms >= RUN_FAULT_MS && at_ms < shape->old_until_ms;
+    bool down = own == 0 && writer != 0 && at_ms < 8000;
+
+    if (old_writer) {
+        connect_client(shape, 1, client, own, 1, at_ms);
+        attempt(shape, 1, client, own, 1, LEDGER_ACKED, at_ms);
+    } else if (own == writer) {
+        connect_client(shape, 1, client, own, timeline, at_ms);
+        attempt(shape, 1, client, own, timeline, LEDGER_ACKED, at_ms);
+    } else if (down) {
+        shape->connected[client_index(client)] = false;
+        attempt(shape, 1, client, SIZE_MAX, 0, LEDGER_UNSENT, at_ms);
+    } else {
+        connect_client(shape, 1, client, own, 0, at_ms);
+        attempt(shape, 1, client, own, 0, LEDGER_ABORTED, at_ms);
+    }
+}
+
+static void beat(struct shape *shape, int64_t at_ms)
+{
+    for (size_t ledger = 0; ledger < 2; ledger++)
+        run_record(shape->run, ledger,
+                   (struct ledger_record){.kind = LEDGER_BEAT,
+                                          .sent_ns = run_client_ns(at_ms),
+                                          .done_ns = run_client_ns(at_ms)});
+}
+
+static void one_ms(struct shape *shape, int64_t at_ms)
+{
+    const struct run_plan *plan = shape->plan;
+
+    if (at_ms >= plan->blind_from && at_ms < plan->blind_until)
+        return;
+    if (at_ms % 50 == 0)
+        beat(shape, at_ms);
+    if (at_ms % 20 == 3)
+        for (uint32_t client = RUN_DIRECT_N1; client <= RUN_DIRECT_N3; client++)
+            direct_attempt(shape, client, at_ms);
+    if (at_ms < plan->load_from_ms || at_ms >= shape->load_until_ms)
+        return;
+    if (at_ms % 5 == 4) {
+        endpoint_attempt(shape, RUN_OLD_PROBE, at_ms);
+        endpoint_attempt(shape, RUN_NEW_PROBE, at_ms);
+    }
+    for (uint32_t client = 1; client <= RUN_WORKLOAD; client++)
+        if (at_ms % 10 == client)
+            endpoint_attempt(shape, client, at_ms);
+}
+
+static void build_ledgers(struct shape *shape)
+{
+    add_ledger(shape->run);
+    add_ledger(shape->run);
+    for (int64_t at_ms = 0; at_ms < RUN_END_MS; at_ms++)
+        one_ms(shape, at_ms);
+    for (size_t ledger = 0; ledger < 2; ledger++)
+        run_record(
+            shape->run, ledger,
+            (struct ledger_record){.kind = LEDGER_END, .done_ns = run_client_ns(RUN_END_MS)});
+}
+
+/* --- its journal ------------------------------------------------------------------------------ */
+
+static json_t *topology_json(const struct run_plan *plan)
+{
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < RUN_NODES; i++)
+        json_array_append_new(list, json_pack("{s:s, s:[s]}", "name", nodes[i].name, "roles",
+                                              i < 3 ? "database" : "client"));
+    return json_pack("{s:s, s:{s:s, s:s}, s:o}", "name", "built", "promise", "durability",
+                     plan->promise == NULL ? "quorum" : plan->promise, "failover", "30s", "nodes",
+                     list);
+}
+
+static json_t *scenario_json(const struct run_plan *plan)
+{
+    json_t *expect = plan->expect;
+    json_t *method = json_array();
+
+    if (expect == NULL)
+        expect = json_pack("{s:s}", "failover", plan->no_failover ? "no" : "yes");
+    if (plan->no_fault)
+        json_decref(expect);
+    else
+        json_array_append_new(method, json_pack("{s:s, s:s, s:o}", "name", "kill", "fault",
+                                                "process.kill", "expect", expect));
+    return json_pack("{s:s, s:o, s:o}", "title", "A built run", "method", method, "checks",
+                     plan->checks == NULL ? json_object() : plan->checks);
+}
+
+static void journal_start(struct shape *shape)
+{
+    struct run_builder *run = shape->run;
+
+    run_event(run, 0, "run.start",
+              json_pack("{s:i, s:s, s:o, s:o, s:i}", "version", 1, "run", "run-1", "scenario",
+                        scenario_json(shape->plan), "topology", topology_json(shape->plan), "seed",
+                        42));
+    for (size_t i = 0; i < RUN_NODES; i++)
+        run_event(run, 0, "clock",
+                  json_pack("{s:s, s:I, s:I}", "node", nodes[i].name, "offset_ns",
+                            (json_int_t) (nodes[i].offset_s * NS_PER_SECOND), "error_ns",
+                            (json_int_t) 200000));
+    run_event(run, 0, "load.start",
+              json_pack("{s:s, s:{s:i, s:i}}", "node", "c1", "probes", "interval_ms", 5,
+                        "direct_interval_ms", 20));
+    run_event(run, 500, "steady-state",
+              json_pack("{s:s, s:s, s:b}", "when", "before", "probe", "writes.available", "ok", 1));
+}
+
+static void journal_fault(struct shape *shape, const char *node)
+{
+    struct run_builder *run = shape->run;
+    bool freeze = shape->plan->stall;
+    const char *fault = freeze ? "process.freeze" : "process.kill";
+    json_t *uid = json_sprintf("kill-%s", node);
+
+    run_event(run, RUN_FAULT_MS - 1, "exposure",
+              json_pack("{s:O, s:i, s:[{s:s, s:i}]}", "uid", uid, "acked_last_second", 700,
+                        "standbys", "node", "n2", "gap_bytes", 0));
+    run_event(run, RUN_FAULT_MS + 20, "fault.injected",
+              json_pack("{s:O, s:s, s:s, s:s, s:s, s:I, s:I, s:{s:s, s:s}, s:[{s:s, s:s, s:s}], "
+                        "s:b}",
+                        "uid", uid, "step", "kill", "fault", fault, "node", node, "clock", node,
+                        "f0_ns", (json_int_t) run_node_ns(node, RUN_FAULT_MS - 1), "f1_ns",
+                        (json_int_t) run_node_ns(node, RUN_FAULT_MS), "effect", "state", "active",
+                        "text", "7 of 7 processes", "witness", "node", "c1", "state", "active",
+                        "text", "refused", "holds", freeze));
+    run_event(run, shape->back_ms, "fault.undone",
+              json_pack("{s:o, s:s, s:s, s:I, s:s, s:s}", "uid", uid, "node", node, "clock", node,
+                        "undone_ns", (json_int_t) run_node_ns(node, shape->back_ms), "by", "agent",
+                        "state", "absent"));
+}
+
+static void journal_failover(struct shape *shape)
+{
+    struct run_builder *run = shape->run;
+    int64_t back_ms = shape->back_ms;
+
+    run_event(run, RUN_FAULT_MS + 1000, "ha.detect", json_pack("{s:s}", "node", "n1"));
+    run_event(run, RUN_FAULT_MS + 1100, "ha.fence",
+              json_pack("{s:s, s:b}", "node", "n1", "fenced", 1));
+    run_event(run, back_ms - 200, "ha.elect", json_pack("{s:s}", "node", "n2"));
+    run_event(run, back_ms - 100, "ha.promote",
+              json_pack("{s:s, s:i, s:s, s:b}", "node", "n2", "timeline", 2, "fork_lsn",
+                        "0/34C4B40", "allow_loss", 0));
+    run_event(run, back_ms - 20, "quorum-wait",
+              json_pack("{s:s, s:b, s:I}", "node", "n2", "waited", 1, "ack_ns",
+                        (json_int_t) run_node_ns("n2", back_ms - 20)));
+    run_event(run, back_ms - 10, "ha.route", json_pack("{s:s}", "node", "n2"));
+}
+
+static json_t *replication_json(const char *primary, int timeline)
+{
+    json_t *standbys = json_array();
+
+    for (size_t i = 0; i < 3; i++)
+        if (strcmp(nodes[i].name, primary) != 0)
+            json_array_append_new(standbys,
+                                  json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:i}", "node",
+                                            nodes[i].name, "state", "streaming", "sync_state",
+                                            "quorum", "flush_lsn", "0/4000000", "own_receive_lsn",
+                                            "0/4000000", "own_replay_lsn", "0/4000000", "streaming",
+                                            1, "timeline", timeline));
+    return json_pack("{s:s, s:s, s:s, s:o}", "primary", primary, "lsn", "0/4000000", "sync_set",
+                     "ANY 1 (n1, n2, n3)", "standbys", standbys);
+}
+
+static void journal_recovery(struct shape *shape)
+{
+    struct run_builder *run = shape->run;
+    bool moved = !shape->plan->no_fault && !shape->plan->no_failover && !shape->plan->never_back;
+    const char *primary = moved ? "n2" : "n1";
+    int timeline = moved ? 2 : 1;
+
+    run_event(run, RUN_END_MS, "load.end",
+              json_pack("{s:s, s:i, s:b}", "node", "c1", "workers", 2, "complete", 1));
+    run_event(run, 11000, "recovered", json_pack("{s:i, s:i}", "ms", 3200, "resolution_ms", 100));
+    run_event(run, 11100, "timeline",
+              moved ? json_pack("{s:s, s:i, s:[{s:i, s:s}]}", "node", "n2", "timeline", 2,
+                                "history", "timeline", 1, "lsn", "0/34C4B40")
+                    : json_pack("{s:s, s:i, s:[]}", "node", "n1", "timeline", 1, "history"));
+    run_event(run, 11200, "replication", replication_json(primary, timeline));
+    run_event(run, 11300, "quorum-wait",
+              json_pack("{s:s, s:b, s:I}", "node", primary, "waited", 1, "ack_ns",
+                        (json_int_t) run_node_ns(primary, 11300)));
+    for (size_t i = 0; i < 3; i++) {
+        bool is_primary = strcmp(nodes[i].name, primary) == 0;
+        json_t *file = json_sprintf("present-%s.tokens", nodes[i].name);
+        run_event(run, 11400, "present",
+                  json_pack("{s:s, s:s, s:i, s:o, s:b}", "node", nodes[i].name, "role",
+                            is_primary ? "primary" : "standby", "timeline", timeline, "file", file,
+                            "agree", 1));
+        run_event(run, 11500, "integrity",
+                  json_pack("{s:s, s:s, s:b, s:i, s:[]}", "node", nodes[i].name, "method",
+                            is_primary ? "verify" : "checksums", "ok", 1, "examined", 4000,
+                            "problems"));
+    }
+    run_event(run, 11600, "integrity",
+              json_pack("{s:s, s:s, s:b, s:i, s:[]}", "node", primary, "method", "amcheck", "ok", 1,
+                        "examined", 12, "problems"));
+}
+
+static void journal_end(struct run_builder *run)
+{
+    run_event(run, 11700, "steady-state",
+              json_pack("{s:s, s:s, s:b}", "when", "after", "probe", "writes.available", "ok", 1));
+    for (size_t i = 0; i < RUN_NODES; i++)
+        run_event(run, 11800, "residue",
+                  json_pack("{s:s, s:b, s:[]}", "node", nodes[i].name, "clean", 1, "differences"));
+    run_event(run, 11900, "run.end", json_pack("{s:s, s:b}", "outcome", "completed", "clean", 1));
+}
+
+struct run_builder *run_standard(const struct run_plan *plan)
+{
+    struct run_builder *run = calloc(1, sizeof *run);
+    struct shape shape = {.plan = plan, .run = run};
+
+    ck_assert_ptr_nonnull(run);
+    strcpy(run->folder, "/tmp/ordeal-built-XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(run->folder));
+    run->journal = json_array();
+    shape.level = plan->level == LEDGER_LEVEL_UNKNOWN ? LEDGER_ON : plan->level;
+    shape.back_ms = RUN_FAULT_MS + (plan->outage_ms == 0 ? 1800 : plan->outage_ms);
+    shape.load_until_ms = plan->load_until_ms == 0 ? RUN_END_MS : plan->load_until_ms;
+    shape.old_until_ms = plan->old_writer_until;
+    build_ledgers(&shape);
+    journal_start(&shape);
+    if (!plan->no_fault && plan->stall) {
+        journal_fault(&shape, "n2");
+        journal_fault(&shape, "n3");
+    } else if (!plan->no_fault) {
+        journal_fault(&shape, "n1");
+    }
+    if (!plan->no_fault && !plan->no_failover && !plan->never_back)
+        journal_failover(&shape);
+    journal_recovery(&shape);
+    journal_end(run);
+    return run;
+}
+
+/* --- writing ---------------------------------------------------------------------------------- */
+
+static FILE *create(const struct run_builder *run, const char *name)
+{
+    char path[160];
+
+    snprintf(path, sizeof path, "%s/%s", run->folder, name);
+    FILE *file = fopen(path, "we");
+    ck_assert_ptr_nonnull(file);
+    return file;
+}
+
+static void write_ledger(const struct run_builder *run, size_t index)
+{
+    const struct run_ledger *ledger = &run->ledgers[index];
+    static const char zeros[LEDGER_HEADER_SIZE];
+    char name[64];
+
+    snprintf(name, sizeof name, "ledger/c1-worker-%zu.ledger", index);
+    OWNED_FILE FILE *file = create(run, name);
+    fwrite(&ledger->header, sizeof ledger->header, 1, file);
+    fwrite(zeros, LEDGER_HEADER_SIZE - sizeof ledger->header, 1, file);
+    for (size_t i = 0; i < ledger->count; i++) {
+        struct ledger_record record = ledger->records[i];
+        record.crc = ledger_crc(&record);
+        fwrite(&record, sizeof record, 1, file);
+    }
+    if (ledger->torn)
+        fwrite(&ledger->header, sizeof(struct ledger_record), 1, file);
+    fwrite(zeros, sizeof zeros, 1, file); /* the room that a mapped file has left */
+    ck_assert_int_eq(ferror(file), 0);
+}
+
+static int compare_tokens(const void *left, const void *right)
+{
+    const struct run_token *a = left;
+    const struct run_token *b = right;
+
+    if (a->client != b->client)
+        return a->client < b->client ? -1 : 1;
+    return a->seq < b->seq ? -1 : a->seq > b->seq;
+}
+
+static void write_tokens(FILE *file, const struct run_present *set)
+{
+    for (size_t i = 0; i < set->count;) {
+        const struct run_token *first = &set->tokens[i];
+        if (first->rows != 0) {
+            fprintf(file, "odd %u %llu rows=%llu of=%llu bad=%llu\n", first->client,
+                    (unsigned long long) first->seq, (unsigned long long) first->rows,
+                    (unsigned long long) first->of, (unsigned long long) first->bad);
+            i++;
+            continue;
+        }
+        size_t end = i + 1;
+        while (end < set->count && set->tokens[end].client == first->client &&
+               set->tokens[end].rows == 0 && set->tokens[end].seq == set->tokens[end - 1].seq + 1)
+            end++;
+        fprintf(file, "range %u %llu %llu\n", first->client, (unsigned long long) first->seq,
+                (unsigned long long) set->tokens[end - 1].seq);
+        i = end;
+    }
+}
+
+static void write_present(const struct run_builder *run, size_t node)
+{
+    const struct run_present *set = &run->present[node];
+    char name[64];
+    const json_t *timeline = NULL;
+
+    for (size_t i = 0; i < json_array_size(run->journal); i++)
+        if (strcmp(json_text(json_array_get(run->journal, i), "event", ""), "timeline") == 0)
+            timeline = json_array_get(run->journal, i);
+    snprintf(name, sizeof name, "ledger/present-%s.tokens", nodes[node].name);
+    OWNED_FILE FILE *file = create(run, name);
+    fprintf(file,
+            "ordeal-present-1 run=run-1 node=%s system=7300000000000000000 timeline=%lld "
+            "recovery=%s lsn=0/4000000\n",
+            nodes[node].name, (long long) json_number(timeline, "timeline", 1),
+            strcmp(nodes[node].name, json_text(timeline, "node", "n1")) == 0 ? "no" : "yes");
+    qsort(set->tokens, set->count, sizeof *set->tokens, compare_tokens);
+    write_tokens(file, set);
+    if (!set->cut)
+        fprintf(file, "end tokens=%zu\n", set->count);
+    ck_assert_int_eq(ferror(file), 0);
+}
+
+void run_write(struct run_builder *run)
+{
+    char path[96];
+    size_t index;
+    json_t *event;
+
+    snprintf(path, sizeof path, "%s/ledger", run->folder);
+    mkdir(path, 0755);
+    for (size_t i = 0; i < run->ledger_count; i++)
+        if (!run->ledgers[i].missing)
+            write_ledger(run, i);
+    for (size_t i = 0; i < RUN_NODES - 1; i++)
+        write_present(run, i);
+    OWNED_FILE FILE *journal = create(run, "journal.ndjson");
+    json_array_foreach(run->journal, index, event)
+    {
+        json_object_set_new(event, "seq", json_integer((json_int_t) index + 1));
+        json_dumpf(event, journal, JSON_COMPACT);
+        fputc('\n', journal);
+    }
+    if (run->journal_torn)
+        fputs("{\"seq\": 99, \"t\": 12", journal);
+}
+
+static void remove_files(const char *folder)
+{
+    OWNED_DIR DIR *dir = opendir(folder);
+
+    if (dir == NULL)
+        return;
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
+        unlinkat(dirfd(dir), entry->d_name, 0);
+}
+
+void run_free(struct run_builder *run)
+{
+    char path[96];
+
+    snprintf(path, sizeof path, "%s/ledger", run->folder);
+    remove_files(path);
+    rmdir(path);
+    remove_files(run->folder);
+    rmdir(run->folder);
+    for (size_t i = 0; i < run->ledger_count; i++)
+        free(run->ledgers[i].records);
+    for (size_t i = 0; i < RUN_NODES - 1; i++)
+        free(run->present[i].tokens);
+    json_decref(run->journal);
+    free(run);
+}
