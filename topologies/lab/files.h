@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Small files and folders with owner and mode, as the lab puts them on its nodes.
+ */
+#ifndef ORDEAL_TOPOLOGIES_LAB_FILES_H
+#define ORDEAL_TOPOLOGIES_LAB_FILES_H
+
+#include <sys/types.h>
+
+#include "lib/error.h"
+
+struct file_owner {
+    uid_t uid;
+    gid_t gid;
+};
+
+MUST_CHECK enum status files_owner(const char *user, struct file_owner *ret_owner,
+                                   struct error *err);
+/* Fine when it is there already; owner and mode are set either way. */
+MUST_CHECK enum status files_folder(const char *path, mode_t mode, struct file_owner owner,
+                                    struct error *err);
+MUST_CHECK enum status files_write(const char *path, const char *text, mode_t mode,
+                                   struct file_owner owner, struct error *err);
+MUST_CHECK enum status files_append(const char *path, const char *text, struct error *err);
+MUST_CHECK enum status files_copy(const char *from, const char *to, mode_t mode,
+                                  struct file_owner owner, struct error *err);
+
+#endif
