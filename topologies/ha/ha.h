@@ -72,6 +72,8 @@ const struct ha_driver *ha_find(const char *name);
 /* The common way to ask: postgres.state on all database nodes at once. Drivers use it for state. */
 MUST_CHECK enum status ha_ask(struct ha *ha, struct arena *arena, struct ha_state *ret_state,
                               struct error *err);
+/* Where the member's timeline left the one before ("0/3000148"), "" for the first. */
+const char *ha_fork_lsn(const struct ha_member *member);
 /* One primary, every other member streaming from it on its timeline, sync set satisfied. */
 bool ha_healthy(const struct ha_state *state, struct error *why);
 
