@@ -172,13 +172,14 @@ struct estimate {
 };
 
 /*
- * The estimate in force at an instant. A node's clock starts anew when the node boots, so an
- * estimate counts from the moment it was made until the next one; the first counts backwards too.
+ * The estimate that was made nearest to an instant. A node's clock starts anew when the node
+ * boots: read with an estimate of another boot, an instant lies far away from that estimate.
  */
 static struct estimate estimate_at(const struct record *record, const char *node, int64_t ns,
                                    bool node_clock)
 {
     struct estimate best = {0};
+    int64_t best_distance_ns = INT64_MAX;
     size_t index = 0;
 
     for (const json_t *event; (event = record_next(record, "clock", &index)) != NULL;) {
@@ -186,9 +187,11 @@ static struct estimate estimate_at(const struct record *record, const char *node
             continue;
         int64_t offset_ns = json_number(event, "offset_ns", 0);
         int64_t instant_ns = node_clock ? ns - offset_ns : ns;
-        if (best.found && json_number(event, "t", 0) > instant_ns)
+        int64_t distance_ns = llabs(instant_ns - json_number(event, "t", 0));
+        if (best.found && distance_ns >= best_distance_ns)
             continue;
         best = (struct estimate){true, offset_ns, json_number(event, "error_ns", 0)};
+        best_distance_ns = distance_ns;
     }
     return best;
 }

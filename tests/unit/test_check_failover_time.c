@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+/* Outage, failover time, expectations, and everything that makes the measurement worthless. */
+#include <check.h>
+#include <math.h>
+#include <string.h>
+
+#include "lib/clock.h"
+#include "lib/json.h"
+#include "tests/support/run_judge.h"
+#include "tests/support/suite.h"
+
+static json_t *bound(const char *max)
+{
+    json_t *value = NULL;
+    struct error err = {0};
+
+    ck_assert_int_eq(
+        param_parse(param_find(check_find("failover-time")->params, "max"), max, &value, &err),
+        STATUS_OK);
+    return json_pack("{s:o}", "max", value);
+}
+
+static void expect(struct run_builder *run, json_t *params, enum verdict verdict, const char *part)
+{
+    expect_verdict(run, "failover-time", params, verdict, part);
+}
+
+static double detail(const struct judged *judged, const char *name)
+{
+    return json_number_value(json_object_get(judged->result.details, name));
+}
+
+/* Last acknowledgement at 4999 ms or before, first one on timeline 2 at 6803 ms. */
+START_TEST(outage_and_failover_time)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+    struct judged judged = run_judge(run, "failover-time", bound("30s"));
+    const json_t *phases = json_object_get(judged.result.details, "phases");
+
+    ck_assert_msg(judged.result.verdict == VERDICT_PASS, "%s", judged.result.text);
+    ck_assert_double_eq_tol(detail(&judged, "outage_ms"), 1804, 5);
+    ck_assert_double_eq_tol(detail(&judged, "time_ms"), 1804, 5);
+    ck_assert_double_eq_tol(detail(&judged, "resolution_ms"), 5, 1);
+    ck_assert_double_eq_tol(detail(&judged, "clock_error_ms"), 0.4, 0.01);
+    ck_assert_double_eq_tol(json_number_value(json_object_get(phases, "detect")), 1001, 1);
+    ck_assert_double_eq_tol(json_number_value(json_object_get(phases, "route")), 90, 1);
+    const json_t *clients = json_object_get(judged.result.details, "clients");
+    ck_assert_int_eq(json_number(clients, "count", -1), 4);
+    ck_assert_int_eq(json_number(clients, "never_back", -1), 0);
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
+START_TEST(over_the_bound)
+{
+    expect(run_standard(&(struct run_plan){0}), bound("1700ms"), VERDICT_FAIL, "over the bound");
+}
+END_TEST
+
+/* 1.804 s +- 5 ms against 1.803 s: nobody can tell. */
+START_TEST(error_reaches_across_the_bound)
+{
+    expect(run_standard(&(struct run_plan){0}), bound("1803ms"), VERDICT_INCONCLUSIVE,
+           "reaches across the bound");
+}
+END_TEST
+
+START_TEST(bound_of_the_topology)
+{
+    expect(run_standard(&(struct run_plan){0}), NULL, VERDICT_PASS, "bound 30s");
+    expect(run_standard(&(struct run_plan){.outage_ms = 4000}), NULL, VERDICT_PASS, NULL);
+}
+END_TEST
+
+START_TEST(failover_never_comes)
+{
+    expect(run_standard(&(struct run_plan){.never_back = true}), NULL, VERDICT_FAIL,
+           "the expected failover did not happen");
+}
+END_TEST
+
+START_TEST(failover_never_comes_and_the_bound_has_passed)
+{
+    expect(run_standard(&(struct run_plan){.never_back = true,
+                                           .expect = json_pack("{s:s}", "failover", "any")}),
+           bound("2s"), VERDICT_FAIL, "at least");
+}
+END_TEST
+
+START_TEST(load_ended_before_the_bound)
+{
+    expect(run_standard(&(struct run_plan){.never_back = true,
+                                           .expect = json_pack("{s:s}", "failover", "any")}),
+           NULL, VERDICT_INCONCLUSIVE, "did not come back");
+}
+END_TEST
+
+START_TEST(unwanted_failover)
+{
+    expect(run_standard(&(struct run_plan){.expect = json_pack("{s:b}", "failover", 0)}), NULL,
+           VERDICT_FAIL, "should not");
+}
+END_TEST
+
+START_TEST(restart_in_place)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){.no_failover = true});
+    struct judged judged = run_judge(run, "failover-time", NULL);
+
+    ck_assert_msg(judged.result.verdict == VERDICT_PASS, "%s", judged.result.text);
+    ck_assert_ptr_null(json_object_get(judged.result.details, "time_ms"));
+    ck_assert_double_eq_tol(detail(&judged, "outage_ms"), 1804, 5);
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
+START_TEST(baseline_has_no_outage)
+{
+    expect(run_standard(&(struct run_plan){.no_fault = true}), NULL, VERDICT_PASS,
+           "below the resolution");
+}
+END_TEST
+
+START_TEST(workload_stopped_before_the_fault)
+{
+    expect(run_standard(&(struct run_plan){.load_until_ms = 4000}), NULL, VERDICT_INCONCLUSIVE,
+           "no work was scheduled after the fault");
+}
+END_TEST
+
+START_TEST(load_began_after_the_fault)
+{
+    expect(run_standard(&(struct run_plan){.load_from_ms = 7000}), NULL, VERDICT_INCONCLUSIVE,
+           "nothing was acknowledged before the fault");
+}
+END_TEST
+
+START_TEST(blind_across_the_outage)
+{
+    expect(run_standard(&(struct run_plan){.blind_from = 6600, .blind_until = 7000}), NULL,
+           VERDICT_INCONCLUSIVE, "stood still");
+}
+END_TEST
+
+START_TEST(blind_elsewhere)
+{
+    expect(run_standard(&(struct run_plan){.blind_from = 8600, .blind_until = 9000}), NULL,
+           VERDICT_PASS, NULL);
+}
+END_TEST
+
+/* Beats go on, but for 400 ms before the end of the outage nobody tried. */
+START_TEST(probes_missing_at_the_edge)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+
+    for (size_t i = 0; i < run->ledgers[0].count; i++) {
+        struct ledger_record *record = &run->ledgers[0].records[i];
+        if (record->kind == LEDGER_OUTCOME && record->scheduled_ns > run_client_ns(6400) &&
+            record->scheduled_ns < run_client_ns(6800))
+            *record = (struct ledger_record){.kind = LEDGER_MISSED,
+                                             .client = record->client,
+                                             .seq = 1,
+                                             .done_ns = record->done_ns};
+    }
+    expect(run, NULL, VERDICT_INCONCLUSIVE, "no probe began for");
+}
+END_TEST
+
+START_TEST(no_clock_estimate)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+
+    run_drop(run, "clock");
+    expect(run, NULL, VERDICT_INCONCLUSIVE, "could be placed");
+}
+END_TEST
+
+static struct run_plan stalling(void)
+{
+    return (struct run_plan){.no_failover = true,
+                             .stall = true,
+                             .expect =
+                                 json_pack("{s:s, s:s}", "failover", "no", "writes", "stall")};
+}
+
+START_TEST(writes_stall_and_go_on)
+{
+    struct run_plan plan = stalling();
+
+    expect(run_standard(&plan), NULL, VERDICT_PASS, NULL);
+}
+END_TEST
+
+START_TEST(writes_that_should_stall_go_on)
+{
+    struct run_plan plan = stalling();
+    struct run_builder *run = run_standard(&plan);
+    uint64_t seq = run_first(run, 1, LEDGER_UNSENT);
+    struct ledger_record *record = run_outcome(run, 1, seq + 20);
+
+    record->class = LEDGER_ACKED;
+    record->timeline = 1;
+    expect(run, NULL, VERDICT_FAIL, "writes should stall, and 1 were acknowledged");
+}
+END_TEST
+
+START_TEST(a_stall_does_not_count_against_the_bound)
+{
+    struct run_plan plan = stalling();
+
+    expect(run_standard(&plan), bound("1s"), VERDICT_PASS, NULL);
+}
+END_TEST
+
+START_TEST(writes_should_continue)
+{
+    expect(run_standard(&(struct run_plan){.no_failover = true,
+                                           .expect = json_pack("{s:s}", "writes", "continue")}),
+           NULL, VERDICT_FAIL, "should go on and stood still");
+    expect(run_standard(&(struct run_plan){.no_failover = true,
+                                           .outage_ms = 300,
+                                           .expect = json_pack("{s:s}", "writes", "continue")}),
+           NULL, VERDICT_PASS, NULL);
+}
+END_TEST
+
+/* Late answers of the old primary do not end the outage, and do not begin a failover. */
+START_TEST(work_scheduled_before_the_fault_does_not_end_it)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+    struct ledger_record *record =
+        run_outcome(run, 1, run_last_before(run, 1, LEDGER_ACKED, RUN_FAULT_MS));
+
+    record->done_ns = run_client_ns(6790);
+    struct judged judged = run_judge(run, "failover-time", NULL);
+    ck_assert_double_eq_tol(detail(&judged, "time_ms"), 1804, 5);
+    ck_assert_double_eq_tol(detail(&judged, "outage_ms"), 1804, 12);
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
+TEST_MAIN("check failover-time", 60, NULL, NULL, outage_and_failover_time, over_the_bound,
+          error_reaches_across_the_bound, bound_of_the_topology, failover_never_comes,
+          failover_never_comes_and_the_bound_has_passed, load_ended_before_the_bound,
+          unwanted_failover, restart_in_place, baseline_has_no_outage,
+          workload_stopped_before_the_fault, load_began_after_the_fault, blind_across_the_outage,
+          blind_elsewhere, probes_missing_at_the_edge, no_clock_estimate, writes_stall_and_go_on,
+          writes_that_should_stall_go_on, a_stall_does_not_count_against_the_bound,
+          writes_should_continue, work_scheduled_before_the_fault_does_not_end_it)
