@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <poll.h>
 #include <pwd.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -257,7 +258,7 @@ static void add_keyword(struct buffer *text, const char *keyword, const char *va
 
 const char *postgres_conninfo(struct arena *arena, const struct session *session,
                               const struct fault_peer *peer, enum session_user user,
-                              const char *passfile)
+                              const char *application, const char *passfile)
 {
     const struct session_database *database = &session->database;
     bool replication = user == SESSION_REPLICATION && database->replication != NULL;
@@ -271,7 +272,7 @@ const char *postgres_conninfo(struct arena *arena, const struct session *session
     if (user == SESSION_SUPERUSER)
         add_keyword(&text, "dbname", "postgres");
     add_keyword(&text, "passfile", passfile);
-    add_keyword(&text, "application_name", session->node);
+    add_keyword(&text, "application_name", application != NULL ? application : session->node);
     add_keyword(&text, "sslmode", database->ssl_root != NULL ? "verify-ca" : "prefer");
     add_keyword(&text, "sslrootcert", database->ssl_root);
     /* a source that vanishes without a word is given up after five seconds */
@@ -305,4 +306,33 @@ enum status postgres_require_stopped(const struct session *session, struct error
               pg_class_name(processes.items[0].class), (int) processes.items[0].id.pid);
     error_hint(err, "Stop or fence it first.");
     return STATUS_REFUSED;
+}
+
+static pid_t pid_in_file(const struct session *session)
+{
+    char path[PATH_MAX];
+    int pid = 0;
+
+    snprintf(path, sizeof path, "%s/postmaster.pid", session->database.data);
+    OWNED_FILE FILE *file = fopen(path, "re");
+    if (file == NULL || fscanf(file, "%d", &pid) != 1)
+        return 0;
+    return pid;
+}
+
+/*
+ * A killed postmaster leaves its pid file, and a new one refuses to start while that pid exists. A
+ * zombie counts as existing; some inits reap only after seconds.
+ */
+enum status postgres_wait_reaped(const struct session *session, int64_t deadline_ns,
+                                 struct error *err)
+{
+    struct process_id id;
+    pid_t pid = pid_in_file(session);
+
+    while (pid > 1 && kill(pid, 0) == 0 && process_identify(pid, &id, NULL) != STATUS_OK)
+        if (!postgres_wait_turn(deadline_ns))
+            return error_set(err, STATUS_TIMEOUT, "the old postmaster %d is dead but not reaped",
+                             (int) pid);
+    return STATUS_OK;
 }

@@ -49,10 +49,13 @@ MUST_CHECK enum status postgres_peer(const struct session *session, const char *
  */
 MUST_CHECK enum status postgres_passfile(struct arena *arena, const struct session *session,
                                          const char **ret_path, struct error *err);
-/* Connection string to a peer for a program or for primary_conninfo; without a password. */
+/*
+ * Connection string to a peer for a program or for primary_conninfo; without a password.
+ * `application` NULL: the node's name, by which the primary's sync set knows it.
+ */
 const char *postgres_conninfo(struct arena *arena, const struct session *session,
                               const struct fault_peer *peer, enum session_user user,
-                              const char *passfile);
+                              const char *application, const char *passfile);
 /* Create (or empty) a file that belongs to the data folder's owner, 0600, and sync it. */
 MUST_CHECK enum status postgres_write_file(const struct session *session, const char *path,
                                            const char *text, size_t length, struct error *err);
@@ -61,6 +64,9 @@ MUST_CHECK enum status postgres_owner(const struct session *session, uid_t *ret_
 
 /* Refuses (STATUS_REFUSED) when any process of the server is alive. */
 MUST_CHECK enum status postgres_require_stopped(const struct session *session, struct error *err);
+/* After a kill: until the postmaster named in the pid file is no zombie any more. */
+MUST_CHECK enum status postgres_wait_reaped(const struct session *session, int64_t deadline_ns,
+                                            struct error *err);
 /* The postmaster when it is alive, else NULL. */
 const struct pg_process *postgres_postmaster(const struct pg_processes *processes);
 

@@ -85,6 +85,19 @@ static enum status prepare_log(const struct session *session, const char *path, 
     return STATUS_OK;
 }
 
+static const char *last_line_with(const char *text, const char *word)
+{
+    const char *found = NULL;
+
+    for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
+        line += *line == '\n';
+        const char *at = strstr(line, word);
+        if (at != NULL && at <= line + strcspn(line, "\n"))
+            found = line;
+    }
+    return found;
+}
+
 /* What the server said last goes into the error's detail. */
 static void explain_from_log(const char *path, struct error *err)
 {
@@ -98,8 +111,10 @@ static void explain_from_log(const char *path, struct error *err)
     while (length > 0 && text[length - 1] == '\n')
         length--;
     text[length] = '\0';
-    const char *last = strrchr(text, '\n');
-    error_detail(err, "%s", last != NULL ? last + 1 : text);
+    const char *line = last_line_with(text, "FATAL:");
+    if (line == NULL)
+        line = last_line_with(text, "");
+    error_detail(err, "%.*s", (int) strcspn(line, "\n"), line);
     error_hint(err, "The server's log is %s.", path);
 }
 
@@ -187,35 +202,6 @@ static json_t *since(const char *name, bool already)
     return json_pack("{s:I, s:b}", name, (json_int_t) clock_boot_ns(), "already", already);
 }
 
-static pid_t pid_in_file(const struct session *session)
-{
-    char path[PATH_MAX];
-    int pid = 0;
-
-    snprintf(path, sizeof path, "%s/postmaster.pid", session->database.data);
-    OWNED_FILE FILE *file = fopen(path, "re");
-    if (file == NULL || fscanf(file, "%d", &pid) != 1)
-        return 0;
-    return pid;
-}
-
-/*
- * A killed postmaster leaves its pid file, and a new one refuses to start while that pid exists. A
- * zombie counts as existing; some inits reap only after seconds.
- */
-static enum status wait_reaped(const struct session *session, int64_t deadline_ns,
-                               struct error *err)
-{
-    struct process_id id;
-    pid_t pid = pid_in_file(session);
-
-    while (pid > 1 && kill(pid, 0) == 0 && process_identify(pid, &id, NULL) != STATUS_OK)
-        if (!postgres_wait_turn(deadline_ns))
-            return error_set(err, STATUS_TIMEOUT, "the old postmaster %d is dead but not reaped",
-                             (int) pid);
-    return STATUS_OK;
-}
-
 static enum status start_stopped(const struct session *session, int64_t deadline_ns,
                                  struct error *err)
 {
@@ -228,7 +214,7 @@ static enum status start_stopped(const struct session *session, int64_t deadline
     /* children of a dead postmaster hold its shared memory: nothing starts before they are gone */
     enum status status = wait_all_gone(session, deadline_ns, err);
     if (status == STATUS_OK)
-        status = wait_reaped(session, deadline_ns, err);
+        status = postgres_wait_reaped(session, deadline_ns, err);
     if (status == STATUS_OK)
         status = run_start(session, log, deadline_ns, err);
     if (status == STATUS_OK)
@@ -315,23 +301,25 @@ static void thaw(struct process_id id, int64_t deadline_ns)
         return; /* what is left alive is seen by the caller */
 }
 
-/* The postmaster comes first in the list, so that it starts no new child. */
+/*
+ * The postmaster comes first in the list, so that it starts no new child. Its children may end by
+ * themselves when they see it dead: what counts is what was there and is gone.
+ */
 static enum status kill_round(const struct pg_processes *processes, int64_t deadline_ns,
                               json_int_t *killed, struct error *err)
 {
+    int64_t round_ns = postgres_deadline(deadline_ns, KILL_ROUND_MS);
+
     for (size_t i = 0; i < processes->count; i++) {
         enum status status = process_signal(processes->items[i].id, SIGKILL, err);
-        if (status == STATUS_OK)
-            (*killed)++;
-        else if (status != STATUS_NOT_FOUND)
+        if (status != STATUS_OK && status != STATUS_NOT_FOUND)
             return status;
     }
     if (processes->count > 0)
         thaw(processes->items[0].id, deadline_ns);
     for (size_t i = 0; i < processes->count; i++)
-        if (process_wait_gone(processes->items[i].id, postgres_deadline(deadline_ns, KILL_ROUND_MS),
-                              NULL) != STATUS_OK)
-            break; /* the next round lists what is left */
+        if (process_wait_gone(processes->items[i].id, round_ns, NULL) == STATUS_OK)
+            (*killed)++; /* the next round lists what is left */
     return STATUS_OK;
 }
 

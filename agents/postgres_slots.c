@@ -43,13 +43,15 @@ static enum status drop(PGconn *connection, const char *name, int64_t deadline_n
     const char *values[] = {name};
     enum status status;
 
-    do {
+    for (;;) {
         status = pg_query_params(connection, "SELECT pg_drop_replication_slot($1)", 1, values,
                                  deadline_ns, NULL, err);
-        if (same_state(status, err, "42704")) /* gone already */
-            return STATUS_OK;
-    } while (same_state(status, err, "55006") && postgres_wait_turn(deadline_ns));
-    if (status != STATUS_OK)
+        if (!same_state(status, err, "55006"))
+            break;
+        if (!postgres_wait_turn(deadline_ns) || deadline_passed(deadline_ns))
+            return error_set(err, STATUS_TIMEOUT, "slot %s is still in use", name);
+    }
+    if (status != STATUS_OK && !same_state(status, err, "42704")) /* gone already */
         return error_context(err, "dropping slot %s", name);
     return STATUS_OK;
 }

@@ -151,7 +151,8 @@ static enum status point_receiver(const struct method_call *call, PGconn *connec
         status = postgres_passfile(arena, session, &passfile, err);
     if (status != STATUS_OK)
         return status;
-    const char *conninfo = postgres_conninfo(arena, session, peer, SESSION_REPLICATION, passfile);
+    const char *conninfo =
+        postgres_conninfo(arena, session, peer, SESSION_REPLICATION, NULL, passfile);
     status = alter_system(connection, "primary_slot_name", postgres_slot_name(arena, session->node),
                           call->deadline_ns, err);
     if (status == STATUS_OK)

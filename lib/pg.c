@@ -376,6 +376,66 @@ enum status pg_query_text(PGconn *connection, const char *sql, int64_t deadline_
     return STATUS_OK;
 }
 
+/* One message, or NULL at the end of the copy. */
+static enum status next_message(PGconn *connection, int64_t deadline_ns, char **ret_data,
+                                size_t *ret_length, struct error *err)
+{
+    for (;;) {
+        int length = PQgetCopyData(connection, ret_data, 1);
+        if (length == -2)
+            return lost(connection, err);
+        if (length != 0) {
+            *ret_length = length > 0 ? (size_t) length : 0;
+            return STATUS_OK;
+        }
+        enum status status = wait_socket(connection, POLLIN, deadline_ns);
+        if (status == STATUS_TIMEOUT) {
+            cancel_statement(connection);
+            return error_set(err, STATUS_TIMEOUT, "the copy did not end before the deadline");
+        }
+        if (status != STATUS_OK || !PQconsumeInput(connection))
+            return lost(connection, err);
+    }
+}
+
+static enum status begin_copy(PGconn *connection, const char *sql, int64_t deadline_ns,
+                              struct error *err)
+{
+    if (PQsetnonblocking(connection, 1) != 0 || !PQsendQuery(connection, sql))
+        return lost(connection, err);
+    enum status status = flush(connection, deadline_ns, err);
+    if (status == STATUS_OK)
+        status = wait_result(connection, deadline_ns, err);
+    if (status != STATUS_OK)
+        return status;
+    OWNED_PG_RESULT PGresult *result = PQgetResult(connection);
+    if (PQresultStatus(result) == PGRES_COPY_OUT)
+        return STATUS_OK;
+    status = check_result(connection, result, err);
+    return status != STATUS_OK ? status
+                               : error_set(err, STATUS_INTERNAL, "not a COPY TO STDOUT: %s", sql);
+}
+
+enum status pg_copy_out(PGconn *connection, const char *sql, int64_t deadline_ns,
+                        enum status (*take)(void *argument, const char *data, size_t length,
+                                            struct error *err),
+                        void *argument, struct error *err)
+{
+    enum status status = begin_copy(connection, sql, deadline_ns, err);
+
+    while (status == STATUS_OK) {
+        char *data = NULL;
+        size_t length = 0;
+        status = next_message(connection, deadline_ns, &data, &length, err);
+        if (status == STATUS_OK && data == NULL)
+            return collect(connection, deadline_ns, NULL, err);
+        if (status == STATUS_OK)
+            status = take(argument, data, length, err);
+        PQfreemem(data);
+    }
+    return status;
+}
+
 static bool parse_half(const char **at, char end, uint64_t *ret_half)
 {
     uint64_t half = 0;

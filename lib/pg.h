@@ -73,6 +73,14 @@ MUST_CHECK enum status pg_query_params(PGconn *connection, const char *sql, int 
  */
 MUST_CHECK enum status pg_query_text(PGconn *connection, const char *sql, int64_t deadline_ns,
                                      char *text, size_t size, struct error *err);
+/*
+ * COPY ... TO STDOUT: `take` gets each message of data as it comes and may end it by returning
+ * another status than STATUS_OK, which is then returned; the connection is done after an error.
+ */
+MUST_CHECK enum status pg_copy_out(PGconn *connection, const char *sql, int64_t deadline_ns,
+                                   enum status (*take)(void *argument, const char *data,
+                                                       size_t length, struct error *err),
+                                   void *argument, struct error *err);
 /* "0/3000148" <-> 0x3000148; 0 for an empty or malformed text. */
 uint64_t pg_lsn_parse(const char *text);
 enum { PG_LSN_TEXT_SIZE = 20 };
