@@ -83,7 +83,9 @@ static const char *keep_folder(struct arena *arena, const struct session *sessio
     return arena_printf(arena, "%s/ordeal-%s.keep", postgres_parent(arena, session), session->node);
 }
 
-static enum status make_folder(const struct session *session, const char *path, struct error *err)
+/* The parent may belong to root: folders are made here and given away. */
+enum status postgres_files_create(const struct session *session, const char *path,
+                                  struct error *err)
 {
     uid_t uid = 0;
     gid_t gid = 0;
@@ -91,7 +93,7 @@ static enum status make_folder(const struct session *session, const char *path, 
 
     if (status != STATUS_OK)
         return status;
-    if (mkdir(path, 0700) != 0 || chown(path, uid, gid) != 0)
+    if ((mkdir(path, 0700) != 0 && errno != EEXIST) || lchown(path, uid, gid) != 0)
         return error_system(err, "creating %s", path);
     return STATUS_OK;
 }
@@ -106,7 +108,7 @@ enum status postgres_files_keep(struct arena *arena, const struct session *sessi
         return STATUS_OK;
     enum status status = postgres_files_remove(session, begun, deadline_ns, err);
     if (status == STATUS_OK)
-        status = make_folder(session, begun, err);
+        status = postgres_files_create(session, begun, err);
     if (status == STATUS_OK)
         status = copy_kept(arena, session, session->database.data, begun, err);
     if (status == STATUS_OK && rename(begun, folder) != 0)

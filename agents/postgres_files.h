@@ -24,6 +24,9 @@ MUST_CHECK enum status postgres_files_make_standby(struct arena *arena,
                                                    const struct session *session,
                                                    const char *conninfo, int64_t deadline_ns,
                                                    struct error *err);
+/* A folder of the data folder's owner, 0700; fine when it is there. */
+MUST_CHECK enum status postgres_files_create(const struct session *session, const char *path,
+                                             struct error *err);
 /* Remove what is in a folder, as the data folder's owner; fine when it is not there. */
 MUST_CHECK enum status postgres_files_empty(const struct session *session, const char *path,
                                             int64_t deadline_ns, struct error *err);

@@ -16,6 +16,10 @@ static const struct method_param slots_params[] = {{"run", 's', true},
                                                    {0}};
 static const struct method_param source_params[] = {
     {"run", 's', true}, {"source", 's', true}, {"timeout_ms", 'i', false}, {0}};
+static const struct method_param checksums_params[] = {
+    {"run", 's', true}, {"scope", 's', false}, {"timeout_ms", 'i', false}, {0}};
+static const struct method_param amcheck_params[] = {
+    {"run", 's', true}, {"database", 's', true}, {"timeout_ms", 'i', false}, {0}};
 static const struct method_param prepare_params[] = {
     {"run", 's', true}, {"drop", 'b', false}, {"timeout_ms", 'i', false}, {0}};
 
@@ -35,6 +39,10 @@ const struct method postgres_methods[] = {
 };
 
 const struct method postgres_check_methods[] = {
+    {"postgres.preflight", true, false, 30 * SECOND, none, postgres_preflight},
     {"postgres.tokens", true, false, 10 * MINUTE, timed, postgres_tokens},
+    {"postgres.checksums", true, false, HOUR, checksums_params, postgres_checksums},
+    {"postgres.verify", true, false, HOUR, timed, postgres_verify},
+    {"postgres.amcheck", true, false, HOUR, amcheck_params, postgres_amcheck},
     {0},
 };

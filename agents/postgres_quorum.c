@@ -42,7 +42,7 @@ static int needed_standbys(const char *sync_set)
     at += strspn(at, " \t");
     size_t digits = strspn(at, "0123456789");
     const char *after = at + digits + strspn(at + digits, " \t");
-    return digits > 0 && *after == '(' ? atoi(at) : 1;
+    return digits > 0 && *after == '(' ? (int) strtol(at, NULL, 10) : 1;
 }
 
 static enum status begin_commit(struct commit *commit, struct error *err)

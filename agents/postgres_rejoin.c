@@ -263,20 +263,6 @@ static enum status run_basebackup(struct rejoin *rejoin, const char *target, con
     return run(rejoin, argv, err);
 }
 
-/* The data folder's parent may belong to root: folders are made here and given away. */
-static enum status make_folder(struct rejoin *rejoin, const char *path, struct error *err)
-{
-    uid_t uid = 0;
-    gid_t gid = 0;
-    enum status status = postgres_owner(rejoin->session, &uid, &gid, err);
-
-    if (status != STATUS_OK)
-        return status;
-    if ((mkdir(path, 0700) != 0 && access(path, F_OK) != 0) || chown(path, uid, gid) != 0)
-        return error_system(err, "creating %s", path);
-    return STATUS_OK;
-}
-
 /* A mount point cannot be renamed, and two copies may not fit: empty it and copy into it. */
 static enum status rebuild_in_place(struct rejoin *rejoin, const char *wal, struct error *err)
 {
@@ -289,7 +275,7 @@ static enum status rebuild_in_place(struct rejoin *rejoin, const char *wal, stru
     if (status == STATUS_OK)
         status = postgres_files_empty(rejoin->session, data, deadline_ns, err);
     if (status == STATUS_OK)
-        status = make_folder(rejoin, data, err);
+        status = postgres_files_create(rejoin->session, data, err);
     return status == STATUS_OK ? run_basebackup(rejoin, data, wal, err) : status;
 }
 
@@ -317,7 +303,7 @@ static enum status rebuild_beside(struct rejoin *rejoin, struct error *err)
     if (status == STATUS_OK)
         status = postgres_files_remove(rejoin->session, old, deadline_ns, err);
     if (status == STATUS_OK)
-        status = make_folder(rejoin, fresh, err);
+        status = postgres_files_create(rejoin->session, fresh, err);
     if (status == STATUS_OK)
         status = run_basebackup(rejoin, fresh, NULL, err);
     if (status == STATUS_OK)

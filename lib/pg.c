@@ -78,7 +78,7 @@ static void fill(struct parameters *parameters, const struct pg_target *target, 
                                   : "prefer");
     add(parameters, "sslrootcert", target->ssl_root);
     add(parameters, "gssencmode", "disable");
-    add(parameters, "replication", target->replication ? "database" : NULL);
+    add(parameters, "replication", target->replication ? "true" : NULL);
     /* options of the session outrank what a role or a database sets for itself */
     add(parameters, "options", "-c client_min_messages=warning -c search_path=pg_catalog");
     add(parameters, "keepalives_idle", "5");

@@ -23,7 +23,7 @@ struct pg_target {
     const char *sslmode;       /* NULL: "prefer" on TCP; "verify-ca" needs ssl_root */
     const char *ssl_root;      /* CA file or NULL */
     const char *application;   /* application_name */
-    bool replication;          /* walsender connection (replication=database) */
+    bool replication;          /* walsender connection for physical replication: no SQL */
 };
 
 static inline void owned_pg(PGconn **connection)
