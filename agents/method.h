@@ -17,6 +17,7 @@ struct agent;
 struct method_call {
     struct agent *agent;           /* inline methods only: NULL in a job */
     const struct session *session; /* NULL only for methods with no_session */
+    const char *state_folder;      /* of the agent */
     const json_t *params;
     int64_t deadline_ns; /* jobs: params.timeout_ms from now, or the method's own timeout */
 };

@@ -20,7 +20,7 @@ struct session_database {
     const char *owner;                      /* user that owns the data folder (looked up) */
     const char *const *start, *const *stop; /* argv arrays, or NULL: pg_ctl of bin */
     const char *cgroup;                     /* group in which the server is started, or NULL */
-    const char *superuser, *superuser_password_file;
+    const char *superuser, *superuser_password_file, *superuser_database; /* NULL: "postgres" */
     const char *workload, *workload_password_file, *workload_database;
     const char *replication, *replication_password_file;
     const char *ssl_root; /* CA file, or NULL */

@@ -6,9 +6,8 @@
 #define ORDEAL_ORCHESTRATOR_MANUAL_H
 
 #include "lib/buffer.h"
+#include "lib/version.h"
 #include "orchestrator/command.h"
-
-#define ORDEAL_VERSION "0.1"
 
 void manual_overview(const struct command *const *commands, struct buffer *text);
 void manual_command(const struct command *command, struct buffer *text);
