@@ -12,6 +12,7 @@
 #include "agents/guardian_client.h"
 #include "agents/method.h"
 #include "agents/server.h"
+#include "lib/clock.h"
 #include "lib/process.h"
 #include "lib/rpc.h"
 

@@ -10,6 +10,7 @@
 #include "agents/spool.h"
 #include "lib/clock.h"
 #include "lib/json.h"
+#include "lib/log.h"
 #include "lib/version.h"
 
 enum { POWER_TIMEOUT_MS = 120000 };
@@ -33,10 +34,10 @@ static enum status hello(const struct method_call *call, json_t **ret_result, st
 
     if (status != STATUS_OK)
         return status;
-    *ret_result = json_pack("{s:s, s:s, s:i, s:s, s:I, s:I}", "node", agent->options->node,
-                            "version", ORDEAL_VERSION, "protocol", RPC_PROTOCOL, "boot_id",
-                            agent->boot_id, "boot_ns", (json_int_t) clock_boot_ns(), "wall_ns",
-                            (json_int_t) clock_wall_ns());
+    *ret_result =
+        json_pack("{s:s, s:s, s:i, s:s, s:I, s:I}", "node", agent->options->node, "version",
+                  ORDEAL_VERSION, "protocol", RPC_PROTOCOL, "boot_id", agent->boot_id, "boot_ns",
+                  (json_int_t) clock_boot_ns(), "wall_ns", (json_int_t) clock_wall_ns());
     return STATUS_OK;
 }
 
@@ -45,8 +46,7 @@ static json_t *open_uids(const struct agent *agent)
     json_t *uids = json_array();
 
     for (size_t i = 0; i < guardian_link_count(agent->guardian); i++)
-        json_array_append_new(uids,
-                              json_string(guardian_link_record(agent->guardian, i)->uid));
+        json_array_append_new(uids, json_string(guardian_link_record(agent->guardian, i)->uid));
     return uids;
 }
 
@@ -60,9 +60,8 @@ static enum status session_open(const struct method_call *call, json_t **ret_res
         status = agent_open_session(agent, call->params, err);
     if (status != STATUS_OK)
         return status;
-    *ret_result =
-        json_pack("{s:s, s:s, s:s, s:o}", "node", agent->options->node, "version", ORDEAL_VERSION,
-                  "boot_id", agent->boot_id, "open", open_uids(agent));
+    *ret_result = json_pack("{s:s, s:s, s:s, s:o}", "node", agent->options->node, "version",
+                            ORDEAL_VERSION, "boot_id", agent->boot_id, "open", open_uids(agent));
     return STATUS_OK;
 }
 

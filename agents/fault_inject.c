@@ -13,7 +13,7 @@
 #include "lib/owned.h"
 
 enum {
-    BITE_MS = 2000, /* an effect that is not seen by then did not bite */
+    BITE_MS = 2000,     /* an effect that is not seen by then did not bite */
     RESTORE_MS = 60000, /* of an instant that can be undone, when no hold is given */
     LINES_MAX = 256 * 1024
 };
@@ -91,8 +91,7 @@ static enum status check_open_faults(const struct fault_order *order,
 {
     OWNED_BUFFER struct buffer lines = BUFFER(LINES_MAX);
     struct guardian_record open;
-    enum status status =
-        guardian_ask(guardian, "list", NULL, order->deadline_ns, &lines, err);
+    enum status status = guardian_ask(guardian, "list", NULL, order->deadline_ns, &lines, err);
     char *rest = lines.data;
 
     for (char *line; status == STATUS_OK && (line = strsep(&rest, "\n")) != NULL;)
@@ -181,15 +180,15 @@ static enum status inject_and_look(const struct fault_order *order,
         json_decref(observation.numbers);
         return status;
     }
-    *ret_result = json_pack("{s:s, s:O, s:I, s:o, s:o}", "uid", order->uid, "record",
-                            record->record, "f0_ns", (json_int_t) f0_ns, "f1_ns",
-                            f1_ns == 0 ? json_null() : json_integer(f1_ns), "effect",
-                            observation_json(&observation));
+    *ret_result =
+        json_pack("{s:s, s:O, s:I, s:o, s:o}", "uid", order->uid, "record", record->record, "f0_ns",
+                  (json_int_t) f0_ns, "f1_ns", f1_ns == 0 ? json_null() : json_integer(f1_ns),
+                  "effect", observation_json(&observation));
     return STATUS_OK;
 }
 
-static enum status prepare(const struct fault_order *order, const json_t *given,
-                           json_t **ret_json, struct error *err)
+static enum status prepare(const struct fault_order *order, const json_t *given, json_t **ret_json,
+                           struct error *err)
 {
     OWNED_ARENA struct arena *arena = arena_new();
     OWNED_JSON json_t *params = NULL;

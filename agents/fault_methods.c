@@ -87,11 +87,11 @@ static enum status fault_witness(const struct method_call *call, json_t **ret_re
     if (status == STATUS_OK && fault->witness == NULL)
         status = error_set(err, STATUS_UNSUPPORTED, "%s has no witness", fault->name);
     if (status == STATUS_OK)
-        status = current_context(arena, call, json_text(call->params, "uid", ""), &power, &context,
-                                 err);
+        status =
+            current_context(arena, call, json_text(call->params, "uid", ""), &power, &context, err);
     if (status == STATUS_OK)
-        status = fault->witness(&context, json_object_get(call->params, "record"), &observation,
-                                err);
+        status =
+            fault->witness(&context, json_object_get(call->params, "record"), &observation, err);
     if (status == STATUS_OK)
         *ret_result = observation_json(&observation);
     return status;
@@ -140,8 +140,8 @@ static enum status fault_observe(const struct method_call *call, json_t **ret_re
     enum status status = recorded(arena, call, &history, &record, err);
 
     if (status == STATUS_OK)
-        status = fault_observe_until(&record, EFFECT_UNKNOWN, clock_boot_ns(), NULL, &observation,
-                                     err);
+        status =
+            fault_observe_until(&record, EFFECT_UNKNOWN, clock_boot_ns(), NULL, &observation, err);
     if (status == STATUS_OK)
         *ret_result = observation_json(&observation);
     return status;
@@ -152,8 +152,7 @@ static enum status ask_undo(const struct method_call *call, const char *uid, str
 {
     OWNED_GUARDIAN struct guardian_connection guardian = {.fd = -1};
     char request[64];
-    enum status status =
-        guardian_connect(call->state_folder, call->deadline_ns, &guardian, err);
+    enum status status = guardian_connect(call->state_folder, call->deadline_ns, &guardian, err);
 
     if (status != STATUS_OK)
         return status;
@@ -178,8 +177,8 @@ static enum status fault_undo(const struct method_call *call, json_t **ret_resul
     if (status == STATUS_OK)
         status = recorded(arena, call, &history, &record, err);
     if (status == STATUS_OK)
-        status = fault_observe_until(&record, EFFECT_UNKNOWN, clock_boot_ns(), NULL, &observation,
-                                     err);
+        status =
+            fault_observe_until(&record, EFFECT_UNKNOWN, clock_boot_ns(), NULL, &observation, err);
     if (status != STATUS_OK)
         return status;
     json_t *result = observation_json(&observation);
@@ -244,9 +243,9 @@ static json_t *compare(const struct open_faults *before, const struct open_fault
         if (left == NULL)
             json_array_append_new(undone, json_string(uid));
         else
-            json_array_append_new(failed, json_pack("{s:s, s:s}", "uid", uid, "message",
-                                                    left->text[0] != '\0' ? left->text
-                                                                          : left->state));
+            json_array_append_new(failed,
+                                  json_pack("{s:s, s:s}", "uid", uid, "message",
+                                            left->text[0] != '\0' ? left->text : left->state));
     }
     return json_pack("{s:o, s:o}", "undone", undone, "failed", failed);
 }
@@ -298,18 +297,16 @@ const struct method fault_methods[] = {
     {.name = "fault.undo",
      .job = true,
      .timeout_ms = UNDO_MS,
-     .params = (const struct method_param[]){{"run", 's', true},
-                                             {"uid", 's', true},
-                                             {"timeout_ms", 'i', false},
-                                             {0}},
+     .params =
+         (const struct method_param[]){
+             {"run", 's', true}, {"uid", 's', true}, {"timeout_ms", 'i', false}, {0}},
      .call = fault_undo},
     {.name = "fault.witness",
      .job = true,
      .timeout_ms = LOOK_MS,
-     .params = (const struct method_param[]){{"fault", 's', true},
-                                             {"uid", 's', true},
-                                             {"record", 'o', true},
-                                             {0}},
+     .params =
+         (const struct method_param[]){
+             {"fault", 's', true}, {"uid", 's', true}, {"record", 'o', true}, {0}},
      .call = fault_witness},
     {.name = "fault.list", .no_session = true, .call = fault_list_method},
     {.name = "recover",

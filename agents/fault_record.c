@@ -38,10 +38,9 @@ static json_t *argv_json(const char *const *argv)
 
 json_t *fault_context_json(const struct session *session)
 {
-    json_t *json =
-        json_pack("{s:s, s:s, s:i, s:o}", "node", session->node, "control_address",
-                  session->control_address, "control_port", session->control_port, "peers",
-                  peers_json(session));
+    json_t *json = json_pack("{s:s, s:s, s:i, s:o}", "node", session->node, "control_address",
+                             session->control_address, "control_port", session->control_port,
+                             "peers", peers_json(session));
 
     if (session->is_database) {
         json_object_set_new(json, "data_directory", json_string(session->database.data));

@@ -157,10 +157,9 @@ const struct method file_methods[] = {
      .params = (const struct method_param[]){{"run", 's', true}, {0}},
      .call = file_list},
     {.name = "file.read",
-     .params = (const struct method_param[]){{"run", 's', true},
-                                             {"name", 's', true},
-                                             {"offset", 'i', true},
-                                             {0}},
+     .params =
+         (const struct method_param[]){
+             {"run", 's', true}, {"name", 's', true}, {"offset", 'i', true}, {0}},
      .call = file_read},
     {0},
 };

@@ -93,8 +93,8 @@ static void tell(struct job *job, json_t *answer)
     if (connection == NULL)
         json_decref(answer);
     else if (rpc_send(connection->rpc, rpc_notification("job.done", answer), &err) != STATUS_OK)
-        log_line(LOG_WARNING, "answer of job %lld (%s): %s", (long long) job->id,
-                 job->method->name, err.message);
+        log_line(LOG_WARNING, "answer of job %lld (%s): %s", (long long) job->id, job->method->name,
+                 err.message);
 }
 
 static json_t *error_answer(const struct error *err)

@@ -30,11 +30,11 @@ static const char usage_text[] =
     "a volume under test. A volume on the file system of a --protect PATH is refused as well.\n";
 
 static const struct option option_names[] = {
-    {"node", required_argument, NULL, 'n'},        {"listen", required_argument, NULL, 'l'},
-    {"ca", required_argument, NULL, 'c'},          {"certificate", required_argument, NULL, 'x'},
-    {"key", required_argument, NULL, 'k'},         {"state", required_argument, NULL, 's'},
-    {"protect", required_argument, NULL, 'p'},     {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'v'},           {NULL, 0, NULL, 0}};
+    {"node", required_argument, NULL, 'n'},    {"listen", required_argument, NULL, 'l'},
+    {"ca", required_argument, NULL, 'c'},      {"certificate", required_argument, NULL, 'x'},
+    {"key", required_argument, NULL, 'k'},     {"state", required_argument, NULL, 's'},
+    {"protect", required_argument, NULL, 'p'}, {"help", no_argument, NULL, 'h'},
+    {"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0}};
 
 static enum status parse_listen(struct arena *arena, const char *text,
                                 struct agent_options *options, struct error *err)
@@ -46,9 +46,8 @@ static enum status parse_listen(struct arena *arena, const char *text,
         port < 1 || port > UINT16_MAX)
         return error_set(err, STATUS_USAGE, "--listen '%s' is no ADDRESS:PORT", text);
     bool bracketed = text[0] == '[' && colon[-1] == ']';
-    options->address = bracketed
-                           ? arena_strndup(arena, text + 1, (size_t) (colon - text) - 2)
-                           : arena_strndup(arena, text, (size_t) (colon - text));
+    options->address = bracketed ? arena_strndup(arena, text + 1, (size_t) (colon - text) - 2)
+                                 : arena_strndup(arena, text, (size_t) (colon - text));
     options->port = (int) port;
     return STATUS_OK;
 }
@@ -78,8 +77,9 @@ static enum status check_complete(const struct agent_options *options, int argc,
         return error_set(err, STATUS_USAGE, "unexpected argument '%s'", argv[optind]);
     if (options->node == NULL || options->address == NULL || options->files.ca == NULL ||
         options->files.certificate == NULL || options->files.key == NULL || options->state == NULL)
-        return error_set(err, STATUS_USAGE, "--node, --listen, --ca, --certificate, --key and "
-                                            "--state are needed");
+        return error_set(err, STATUS_USAGE,
+                         "--node, --listen, --ca, --certificate, --key and "
+                         "--state are needed");
     return STATUS_OK;
 }
 

@@ -68,8 +68,7 @@ enum status power_call(void *argument, const char *word, const char *node, int64
     for (size_t i = 0; i < count; i++)
         argv[i] = replaced(arena, program[i], node);
     const struct process_spec spec = {.argv = argv, .timeout_ms = deadline_left_ms(deadline_ns)};
-    enum status status = spec.timeout_ms == 0
-                             ? error_set(err, STATUS_TIMEOUT, "no time is left")
-                             : process_run(&spec, NULL, err);
+    enum status status = spec.timeout_ms == 0 ? error_set(err, STATUS_TIMEOUT, "no time is left")
+                                              : process_run(&spec, NULL, err);
     return status == STATUS_OK ? STATUS_OK : error_context(err, "power %s %s", word, node);
 }

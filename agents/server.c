@@ -43,7 +43,8 @@ struct connection *agent_connection(struct agent *agent, int64_t id)
     return connection;
 }
 
-/* Without a connection there is nobody to tell; what counts is asked for again after a reconnect. */
+/* Without a connection there is nobody to tell; what counts is asked for again after a reconnect.
+ */
 void agent_notify(struct agent *agent, const char *method, json_t *params)
 {
     struct connection *connection = agent_connection(agent, agent->owner);
@@ -97,8 +98,9 @@ static enum status refuse_second(const struct agent *agent, struct error *err)
         return STATUS_OK;
     error_set(err, STATUS_CONFLICT, "node %s serves run %s%s", agent->options->node,
               agent->session->run, connected ? "" : ", whose faults are still open");
-    error_hint(err, connected ? "Wait until that run ends, or end its orchestrator."
-                              : "Its leases lapse within %lld ms; try again then.",
+    error_hint(err,
+               connected ? "Wait until that run ends, or end its orchestrator."
+                         : "Its leases lapse within %lld ms; try again then.",
                (long long) agent->session->lease_ms);
     return STATUS_CONFLICT;
 }
@@ -112,16 +114,18 @@ static enum status check_volume(const struct agent *agent, const char *name, con
     if (stat(path, &volume) != 0)
         return STATUS_OK; /* a volume that is not there cannot hold anything */
     if (stat(agent->options->state, &own) == 0 && own.st_dev == volume.st_dev) {
-        error_set(err, STATUS_REFUSED, "the state folder %s lies on volume %s (%s), which is under "
-                                       "test",
+        error_set(err, STATUS_REFUSED,
+                  "the state folder %s lies on volume %s (%s), which is under "
+                  "test",
                   agent->options->state, name, path);
         error_hint(err, "Start ordeald with --state on another file system.");
         return STATUS_REFUSED;
     }
     for (const char *const *protect = agent->options->protect; *protect != NULL; protect++)
         if (stat(*protect, &own) == 0 && own.st_dev == volume.st_dev)
-            return error_set(err, STATUS_REFUSED, "volume %s (%s) is on the protected file system "
-                                                  "of %s",
+            return error_set(err, STATUS_REFUSED,
+                             "volume %s (%s) is on the protected file system "
+                             "of %s",
                              name, path, *protect);
     return STATUS_OK;
 }
@@ -132,7 +136,8 @@ static enum status check_volumes(const struct agent *agent, const json_t *params
     const char *name;
     json_t *path;
 
-    json_object_foreach (volumes, name, path) {
+    json_object_foreach(volumes, name, path)
+    {
         if (!json_is_string(path))
             return error_set(err, STATUS_INVALID, "session.open: volume '%.64s' is no path", name);
         enum status status = check_volume(agent, name, json_string_value(path), err);
@@ -205,8 +210,7 @@ static enum status call_method(struct agent *agent, const struct method *method,
                                .params = params};
     int64_t job = 0;
 
-    if (!method->no_session &&
-        (agent->session == NULL || agent->serving->id != agent->owner))
+    if (!method->no_session && (agent->session == NULL || agent->serving->id != agent->owner))
         return error_set(err, STATUS_REFUSED, "%s needs a session; open one first", method->name);
     const char *run = json_text(params, "run", NULL);
     if (!method->no_session && run != NULL && strcmp(run, agent->session->run) != 0)
@@ -308,8 +312,8 @@ static void accept_connection(void *argument, short events)
     struct agent *agent = argument;
     struct sockaddr_storage address = {0};
     socklen_t size = sizeof address;
-    OWNED_FD int fd = accept4(agent->listener, (struct sockaddr *) &address, &size,
-                              SOCK_NONBLOCK | SOCK_CLOEXEC);
+    OWNED_FD int fd =
+        accept4(agent->listener, (struct sockaddr *) &address, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
     struct error err;
 
     (void) events;
@@ -385,8 +389,8 @@ static enum status prepare(struct agent *agent, struct error *err)
     if (status == STATUS_OK)
         status = loop_new(&agent->loop, err);
     if (status == STATUS_OK)
-        status = guardian_link_new(agent->loop, options->state, &events, agent, &agent->guardian,
-                                   err);
+        status =
+            guardian_link_new(agent->loop, options->state, &events, agent, &agent->guardian, err);
     if (status == STATUS_OK)
         status = rpc_listen(options->address, options->port, &agent->listener, err);
     if (status != STATUS_OK)

@@ -19,7 +19,14 @@
 #define SO_PEERPIDFD 77
 #endif
 
-enum { BACKLOG = 16, WORDS_MAX = 4, OUTPUT_MAX = 256 * 1024 };
+enum {
+    BACKLOG = 16,
+    WORDS_MAX = 4,
+    LINE_SIZE = 256,
+    INPUT_FIRST = 1024,
+    INPUT_MAX = JOURNAL_RECORD_MAX + LINE_SIZE,
+    OUTPUT_MAX = 256 * 1024
+};
 
 static const char socket_name[] = "guardian.sock";
 
@@ -78,6 +85,7 @@ static void drop(struct guardian *guardian, struct client *client)
     close(client->fd);
     if (client->pidfd >= 0)
         close(client->pidfd);
+    free(client->input);
     free(client->output);
     *client = (struct client){.fd = -1, .pidfd = -1};
     struct record *record = injecting[0] == '\0' ? NULL : records_find(guardian, injecting);
@@ -472,7 +480,8 @@ static void refuse(struct client *client, const char *text)
 /* Carry out one request; false when it is not complete yet. */
 static bool take_request(struct guardian *guardian, struct client *client)
 {
-    char line[256], body[JOURNAL_RECORD_MAX + 1];
+    static char body[JOURNAL_RECORD_MAX + 1];
+    char line[LINE_SIZE];
     struct request request = {.body = body};
     const char *end = memchr(client->input, '\n', client->input_length);
     int64_t body_length = 0;
@@ -501,10 +510,26 @@ static bool take_request(struct guardian *guardian, struct client *client)
     return true;
 }
 
+/* Room for more; 0 when the client has said all that it may before it is answered. */
+static size_t input_room(struct client *client)
+{
+    if (client->input_length < client->input_capacity)
+        return client->input_capacity - client->input_length;
+    size_t capacity = client->input_capacity == 0 ? INPUT_FIRST : 2 * client->input_capacity;
+    if (capacity > INPUT_MAX)
+        capacity = INPUT_MAX;
+    char *input = capacity > client->input_length ? realloc(client->input, capacity) : NULL;
+    if (input == NULL)
+        return 0;
+    client->input = input;
+    client->input_capacity = capacity;
+    return capacity - client->input_length;
+}
+
 static void on_client(struct guardian *guardian, void *object, short events)
 {
     struct client *client = object;
-    size_t room = sizeof client->input - client->input_length;
+    size_t room = input_room(client);
 
     if ((events & POLLOUT) != 0)
         flush(client);
@@ -537,7 +562,7 @@ void clients_watch(struct guardian *guardian, struct watches *watches)
         struct client *client = &guardian->clients[i];
         if (client->fd < 0)
             continue;
-        short events = client->input_length < sizeof client->input ? POLLIN : 0;
+        short events = client->input_length < INPUT_MAX ? POLLIN : 0;
         if (client->output_length > 0)
             events |= POLLOUT;
         watch(watches, client->fd, events, on_client, client);

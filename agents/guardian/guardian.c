@@ -141,7 +141,7 @@ static void turn(struct guardian *g)
     writer_watch(g, &watches);
     records_watch(g, &watches);
     supervise_watch(g, &watches);
-    if (g->stopping)
+    if (g->stopping && g->agent.pid != 0)
         watch_due(&watches, g->stop_deadline_ns);
     int timeout_ms = watches.due_ns == INT64_MAX ? -1 : deadline_left_ms(watches.due_ns);
     int ready = poll(watches.fds, (nfds_t) watches.count, timeout_ms);

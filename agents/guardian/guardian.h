@@ -87,8 +87,8 @@ enum client_wait { WAIT_NOTHING, WAIT_OPEN, WAIT_UNDO, WAIT_UNDO_ALL, WAIT_CLOSE
 struct client {
     int fd;    /* -1: a free slot */
     int pidfd; /* of the process at the other end */
-    char input[JOURNAL_RECORD_MAX + 256], *output;
-    size_t input_length, output_length, output_capacity;
+    char *input, *output;
+    size_t input_length, input_capacity, output_length, output_capacity;
     bool watching; /* gets every change */
     enum client_wait wait;
     char subject[NAME_SIZE];          /* uid or run that it waits for */

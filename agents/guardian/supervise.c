@@ -79,8 +79,10 @@ void supervise_watch(struct guardian *guardian, struct watches *watches)
 void supervise_tick(struct guardian *guardian, int64_t now_ns)
 {
     if (guardian->stopping) {
-        if (guardian->agent.pid != 0 && now_ns >= guardian->stop_deadline_ns)
+        if (guardian->agent.pid != 0 && now_ns >= guardian->stop_deadline_ns) {
             signal_child(&guardian->agent, SIGKILL);
+            guardian->stop_deadline_ns = INT64_MAX;
+        }
         return;
     }
     if (guardian->agent.pid == 0 && now_ns >= guardian->agent_retry_ns && records_settled(guardian))

@@ -13,7 +13,7 @@
 #include "agents/guardian/clients.h"
 #include "agents/guardian/records.h"
 
-enum { RETRY_FIRST_MS = 250, RETRY_MAX_MS = 10000, DOUBLINGS_MAX = 6 };
+enum { RETRY_FIRST_MS = 250, RETRY_MAX_MS = 10000, DOUBLINGS_MAX = 6, PIPE_DEFAULT = 65536 };
 
 static _Noreturn void run_helper(const struct guardian *guardian, int input, int output)
 {
@@ -38,11 +38,13 @@ static void failed(struct guardian *guardian, struct record *record, const char 
     clients_changed(guardian, record);
 }
 
-/* The record fits into the pipe, which takes JOURNAL_RECORD_MAX bytes at once. */
+/* The pipe takes the whole record at once, so that nothing has to wait for the helper. */
 static bool feed(int fd, const char *text)
 {
     size_t length = strlen(text);
 
+    if (length > PIPE_DEFAULT && fcntl(fd, F_SETPIPE_SZ, JOURNAL_RECORD_MAX) < 0)
+        return false;
     return write(fd, text, length) == (ssize_t) length;
 }
 
