@@ -259,13 +259,24 @@ static int unknown_command(char **argv)
     return command_fail(&err);
 }
 
+/* What was printed is part of the result: a full disk behind stdout is an error. */
+static int finish(int code)
+{
+    struct error err;
+
+    if (fflush(stdout) == 0 || code != EXIT_PASS)
+        return code;
+    error_system(&err, "writing to stdout");
+    return command_fail(&err);
+}
+
 static int print(void (*write)(const struct command *const *, struct buffer *))
 {
     OWNED_BUFFER struct buffer text = BUFFER(1024 * 1024);
 
     write(commands, &text);
     fputs(buffer_text(&text), stdout);
-    return EXIT_PASS;
+    return finish(EXIT_PASS);
 }
 
 static int run_command(const struct command *command, int argc, char **argv)
@@ -277,16 +288,11 @@ static int run_command(const struct command *command, int argc, char **argv)
         OWNED_BUFFER struct buffer text = BUFFER(1024 * 1024);
         manual_command(command, &text);
         fputs(buffer_text(&text), stdout);
-        return EXIT_PASS;
+        return finish(EXIT_PASS);
     }
     if (parse(&invocation, argc, argv, &err) != STATUS_OK)
         return command_fail(&err);
-    int code = command->run(&invocation);
-    if (fflush(stdout) != 0 && code == EXIT_PASS) {
-        error_system(&err, "writing to stdout");
-        return command_fail(&err);
-    }
-    return code;
+    return finish(command->run(&invocation));
 }
 
 int command_main(int argc, char **argv)
@@ -299,8 +305,8 @@ int command_main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN);
     log_init("ordeal", LOG_INFO);
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        print(manual_overview);
-        return argc < 2 ? EXIT_USAGE : EXIT_PASS;
+        int code = print(manual_overview);
+        return argc < 2 ? EXIT_USAGE : code;
     }
     if (strcmp(argv[1], "--manual") == 0)
         return print(manual_page);
