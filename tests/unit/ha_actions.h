@@ -62,12 +62,30 @@ static inline json_t *fake_do_elsewhere(const char *method, const json_t *params
     return json_object();
 }
 
+static inline struct model_node stopped(const struct model_node *node)
+{
+    struct model_node copy = *node;
+
+    copy.running = copy.accepting = copy.frozen = false;
+    copy.orphans = 0;
+    return copy;
+}
+
+/* Until its time is up, when nobody acknowledges: an answer without an instant. */
+static inline json_t *fake_commit(const struct model_node *node)
+{
+    if (model_acknowledges(node))
+        return json_pack("{s:b, s:I}", "waited", 1, "ack_ns", (json_int_t) fake_now_ns);
+    fake_now_ns += 2 * NS_PER_SECOND;
+    return json_pack("{s:b, s:n}", "waited", 1, "ack_ns");
+}
+
 static inline json_t *fake_do(struct model_node *node, const char *method, const json_t *params)
 {
     if (strcmp(method, "postgres.state") == 0)
         return model_state(node);
     if (strcmp(method, "postgres.fence") == 0 || strcmp(method, "postgres.stop") == 0)
-        node->running = node->accepting = node->frozen = false;
+        *node = stopped(node);
     else if (strcmp(method, "postgres.start") == 0)
         node->running = node->accepting = true;
     else if (strcmp(method, "postgres.receiver") == 0)
@@ -81,7 +99,7 @@ static inline json_t *fake_do(struct model_node *node, const char *method, const
         node->timeline++;
         return json_pack("{s:i, s:s}", "timeline", (int) node->timeline, "fork_lsn", "0/5000000");
     } else if (strcmp(method, "postgres.quorum-wait") == 0)
-        return json_pack("{s:b, s:I}", "waited", 1, "ack_ns", (json_int_t) fake_now_ns);
+        return fake_commit(node);
     return json_object();
 }
 

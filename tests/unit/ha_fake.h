@@ -61,8 +61,6 @@ static inline enum status fake_failure(const struct cluster_request *request)
             return fake_failures[i].status;
     if (node != NULL && node->silent)
         return STATUS_UNREACHABLE;
-    if (strcmp(request->method, "postgres.quorum-wait") == 0 && !model_acknowledges(node))
-        return STATUS_TIMEOUT;
     return STATUS_OK;
 }
 

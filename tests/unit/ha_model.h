@@ -23,6 +23,7 @@ struct model_node {
     bool receiving; /* standby: its walreceiver is on */
     bool cut;       /* network: nothing from or to other nodes, the agent excepted */
     bool bare;      /* the receive position was lost by a restart */
+    int orphans;    /* children that outlived the postmaster */
     const char *source;
     uint32_t timeline;
     uint64_t lsn;
@@ -132,12 +133,13 @@ static inline json_t *model_state(const struct model_node *node)
     bool receiver = node->standby && node->receiving && source != NULL && source->accepting &&
                     !source->standby; /* a silent cut leaves it "streaming" */
     json_t *state = json_pack(
-        "{s:b, s:b, s:b, s:b, s:b, s:s, s:I, s:o, s:s, s:s, s:o, s:o, s:[{s:i, s:s}]}", "running",
-        node->running, "accepting", node->accepting, "frozen", node->frozen, "data_exists",
-        !node->erased, "in_recovery", node->standby, "incarnation", node->incarnation, "timeline",
-        (json_int_t) node->timeline, "lsn", model_lsn(node->lsn), "sync_set", node->sync_set,
-        "synchronous_commit", node->level, "standbys", model_standbys(node), "slots",
-        model_slots(node), "history", "timeline", 1, "lsn", "0/5000000");
+        "{s:b, s:i, s:b, s:b, s:b, s:b, s:s, s:I, s:o, s:s, s:s, s:o, s:o, s:[{s:i, s:s}]}",
+        "running", node->running, "orphans", node->orphans, "accepting", node->accepting, "frozen",
+        node->frozen, "data_exists", !node->erased, "in_recovery", node->standby, "incarnation",
+        node->incarnation, "timeline", (json_int_t) node->timeline, "lsn", model_lsn(node->lsn),
+        "sync_set", node->sync_set, "synchronous_commit", node->level, "standbys",
+        model_standbys(node), "slots", model_slots(node), "history", "timeline", 1, "lsn",
+        "0/5000000");
 
     if (node->standby && node->accepting) {
         json_object_set_new(state, "receive_lsn", model_lsn(node->bare ? 0x4000000 : node->lsn));

@@ -493,6 +493,18 @@ START_TEST(lost_standbys_are_started)
 }
 END_TEST
 
+START_TEST(orphans_are_killed_before_a_start)
+{
+    struct error err = {0};
+
+    crash_server("n2");
+    model[1].orphans = 3;
+    ck_assert_msg(recover(60000, &err) == STATUS_OK, "%s", err.message);
+    assert_order("n2 postgres.fence", "n2 postgres.start");
+    assert_healthy();
+}
+END_TEST
+
 START_TEST(after_a_refusal_the_old_primary_is_started_again)
 {
     struct error err = {0};
@@ -625,7 +637,7 @@ TEST_MAIN("ha manual", 30, setup, end_scene, it_begins_with_votes_and_an_open_en
           without_load_a_dead_primary_is_still_noticed, an_abort_is_passed_on,
           the_old_primary_comes_back_by_rewind, it_comes_back_by_base_backup_when_the_rewind_fails,
           a_node_that_is_off_is_powered_on, lost_standbys_are_started,
-          after_a_refusal_the_old_primary_is_started_again,
+          orphans_are_killed_before_a_start, after_a_refusal_the_old_primary_is_started_again,
           an_erased_primary_is_replaced_once_the_standbys_are_back,
           another_folder_is_not_started_as_the_primary, recovery_says_what_is_missing,
           a_primary_made_by_somebody_else_is_followed_in_recovery,

@@ -8,7 +8,7 @@
 #include "topologies/ha/runbook.h"
 
 enum {
-    PROBE_TIMEOUT_MS = 1000,
+    PROBE_TIMEOUT_MS = 2000,
     RESTART_GRACE_MS = 2000,
     RECEIVER_TIMEOUT_MS = 2000,
     SETTLE_TIMEOUT_MS = 5000,

@@ -64,8 +64,18 @@ static enum status do_kill(const struct step *step, struct error *err)
     return call(step, "postgres.fence", runbook_params(step->runbook), FENCE_TIMEOUT_MS, err);
 }
 
+/* Children that outlived their postmaster hold the shared memory: nothing starts beside them. */
+static enum status clear_orphans(const struct step *step, struct error *err)
+{
+    return json_number(step->member->state, "orphans", 0) > 0 ? do_kill(step, err) : STATUS_OK;
+}
+
 static enum status do_start(const struct step *step, struct error *err)
 {
+    enum status status = clear_orphans(step, err);
+
+    if (status != STATUS_OK)
+        return status;
     return call(step, "postgres.start", runbook_params(step->runbook), START_TIMEOUT_MS, err);
 }
 
@@ -78,7 +88,7 @@ static enum status do_point(const struct step *step, struct error *err)
 static enum status stop_server(const struct step *step, struct error *err)
 {
     if (!json_flag(step->member->state, "running", false))
-        return STATUS_OK;
+        return clear_orphans(step, err);
     json_t *params = runbook_params(step->runbook);
     json_object_set_new(params, "mode", json_string("fast"));
     enum status status = call(step, "postgres.stop", params, STOP_TIMEOUT_MS, NULL);
