@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "topologies/ha/ha.h"
 
+#include <stdarg.h>
 #include <string.h>
 
 #include "lib/buffer.h"

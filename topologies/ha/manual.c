@@ -3,6 +3,7 @@
  * `ha: { manager: manual }`: the operator's runbook, followed by a program and timed. When it looks
  * and how it starts and ends is here; what it does is in runbook.h.
  */
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +34,11 @@ static void tell_text(struct runbook *runbook, const char *event, const char *no
         json_decref(details);
 }
 
+static void write_text(char text[SAID_SIZE], const char *format, va_list args)
+{
+    vsnprintf(text, SAID_SIZE, format, args);
+}
+
 void runbook_tell(struct runbook *runbook, const char *event, const char *node, json_t *details,
                   const char *format, ...)
 {
@@ -40,7 +46,7 @@ void runbook_tell(struct runbook *runbook, const char *event, const char *node, 
     va_list args;
 
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    write_text(text, format, args);
     va_end(args);
     tell_text(runbook, event, node, details, text);
 }
@@ -67,13 +73,13 @@ static void forget_said(struct runbook *runbook)
 void runbook_tell_once(struct runbook *runbook, const char *event, const char *node,
                        json_t *details, const char *format, ...)
 {
+    struct said *said = said_of(runbook, event, node);
     char text[SAID_SIZE];
     va_list args;
 
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    write_text(text, format, args);
     va_end(args);
-    struct said *said = said_of(runbook, event, node);
     if (strcmp(said->text, text) == 0) {
         json_decref(details);
         return;

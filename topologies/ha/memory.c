@@ -67,7 +67,7 @@ static void learn_vote(struct voter *voter, const struct ha_member *member,
 {
     char incarnation[INCARNATION_SIZE];
 
-    if (!member->streaming || member->timeline != primary->timeline)
+    if (voter == NULL || !member->streaming || member->timeline != primary->timeline)
         return;
     incarnation_of(member, incarnation);
     if (strcmp(voter->seen, incarnation) != 0) {
