@@ -49,6 +49,11 @@ static int64_t promised_ms(const struct record *record)
     return json_number(promise, "failover_ms", json_number(promise, "failover", 0));
 }
 
+static bool expects(const char *expectation, const char *value)
+{
+    return expectation != NULL && strcmp(expectation, value) == 0;
+}
+
 static void read_expectations(struct failover *f)
 {
     for (size_t i = 0; i < f->faults.count; i++) {
@@ -58,14 +63,9 @@ static void read_expectations(struct failover *f)
         if (failover != NULL && strcmp(failover, "any") != 0 &&
             (f->expect_failover == NULL || strcmp(failover, "yes") == 0))
             f->expect_failover = failover;
-        if (writes != NULL)
+        if (expects(writes, "stall") || (expects(writes, "continue") && f->expect_writes == NULL))
             f->expect_writes = writes;
     }
-}
-
-static bool expects(const char *expectation, const char *value)
-{
-    return expectation != NULL && strcmp(expectation, value) == 0;
 }
 
 /* From when the last of the faults that shall stall writes holds until the first one is undone. */

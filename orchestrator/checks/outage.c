@@ -11,7 +11,9 @@
 struct reading {
     struct outage *outage;
     size_t room;
-    struct series workload_starts;
+    struct series workload_starts, latencies;
+    int64_t *begun; /* of the transaction under way, by slot */
+    size_t slots;
 };
 
 static void add_ack(struct reading *reading, const struct walk *walk)
@@ -28,29 +30,52 @@ static void add_ack(struct reading *reading, const struct walk *walk)
     outage->acks[outage->count++] = (struct ack){
         .done_ns = at->done_ns,
         .sent_ns = at->sent_ns,
+        .begun_ns = reading->begun[walk->slot] != 0 ? reading->begun[walk->slot] : at->sent_ns,
         .scheduled_ns = at->scheduled_ns,
         .client = at->client,
         .timeline = at->timeline != 0 ? at->timeline : walk->client->timeline,
         .workload = walk->client->role == LEDGER_WORKLOAD,
     };
+    series_add(&reading->latencies, at->done_ns - outage->acks[outage->count - 1].begun_ns);
 }
 
 /*
- * An intent says when its transaction really began; an attempt that failed before has only its
- * schedule.
+ * When an attempt really looked. An intent says when its transaction began, as does the outcome of
+ * one that failed before; one that found no host is known by its end alone (its schedule may lie
+ * far back, since late starts queue).
  */
-static void add_start(struct reading *reading, const struct walk *walk)
+static int64_t look_of(const struct ledger_record *at)
+{
+    if (at->kind == LEDGER_OUTCOME && at->phase == LEDGER_CONNECTING)
+        return at->done_ns;
+    return at->sent_ns != 0 ? at->sent_ns : at->scheduled_ns;
+}
+
+static void add_attempt(struct reading *reading, const struct walk *walk)
 {
     const struct ledger_record *at = walk->at;
     bool workload = walk->client->role == LEDGER_WORKLOAD;
-    struct series *starts = workload ? &reading->workload_starts : &reading->outage->starts;
+    bool ended = at->kind == LEDGER_OUTCOME;
 
     if (at->scheduled_ns > reading->outage->work_until_ns)
         reading->outage->work_until_ns = at->scheduled_ns;
-    if (at->kind == LEDGER_INTENT)
-        series_add(starts, at->sent_ns != 0 ? at->sent_ns : at->scheduled_ns);
-    else if (at->phase != LEDGER_COMMITTING)
-        series_add(starts, at->scheduled_ns);
+    if (ended && at->class != LEDGER_ACKED)
+        series_add(&reading->outage->failures, at->done_ns);
+    if (ended && at->phase == LEDGER_COMMITTING)
+        return; /* its intent told when it began */
+    series_add(workload ? &reading->workload_starts : &reading->outage->starts, look_of(at));
+}
+
+static void note_begin(struct reading *reading, const struct walk *walk)
+{
+    if (walk->slot >= reading->slots) {
+        size_t slots = walk->slot * 2 + 64;
+        reading->begun = arena_grow(reading->outage->arena, reading->begun, reading->slots, slots,
+                                    sizeof *reading->begun);
+        reading->slots = slots;
+    }
+    if (walk->at->kind == LEDGER_INTENT)
+        reading->begun[walk->slot] = walk->at->sent_ns;
 }
 
 static void read_record(struct reading *reading, const struct walk *walk)
@@ -61,8 +86,10 @@ static void read_record(struct reading *reading, const struct walk *walk)
         reading->outage->missed += at->seq;
     if (walk->client == NULL || walk->client->role == LEDGER_DIRECT)
         return;
-    if (at->kind == LEDGER_INTENT || at->kind == LEDGER_OUTCOME)
-        add_start(reading, walk);
+    if (at->kind != LEDGER_INTENT && at->kind != LEDGER_OUTCOME)
+        return;
+    note_begin(reading, walk);
+    add_attempt(reading, walk);
     if (at->kind == LEDGER_OUTCOME && at->class == LEDGER_ACKED)
         add_ack(reading, walk);
 }
@@ -90,10 +117,11 @@ static int64_t median_spacing(const struct outage *outage)
 
 void outage_read(struct outage *outage, const struct record *record, struct arena *arena)
 {
-    struct reading reading = {.outage = outage, .workload_starts.arena = arena};
+    struct reading reading = {
+        .outage = outage, .workload_starts.arena = arena, .latencies.arena = arena};
     struct walk walk;
 
-    *outage = (struct outage){.arena = arena, .starts.arena = arena};
+    *outage = (struct outage){.arena = arena, .starts.arena = arena, .failures.arena = arena};
     walk_begin(&walk, record, arena);
     while (walk_next(&walk))
         read_record(&reading, &walk);
@@ -102,36 +130,64 @@ void outage_read(struct outage *outage, const struct record *record, struct aren
     if (outage->starts.count < 2)
         outage->starts = reading.workload_starts;
     series_sort(&outage->starts);
+    series_sort(&outage->failures);
+    series_sort(&reading.latencies);
     outage->spacing_ns = median_spacing(outage);
+    outage->latency_ns = series_quantile(&reading.latencies, 50);
 }
 
 /* --- the gap ---------------------------------------------------------------------------------- */
 
-/* Spacing of the starts around an instant. */
-static int64_t spacing_at(const struct series *starts, int64_t at_ns)
+/* Was an attempt under way when service came back, so that it could not be seen late? */
+static bool somebody_waited(const struct outage *outage, int64_t longer_than_ns)
 {
-    size_t next = series_find(starts, at_ns);
-
-    if (next == 0 || next == starts->count)
-        return 0;
-    return starts->values[next] - starts->values[next - 1];
+    for (size_t i = 0; i < outage->count; i++)
+        if (outage->acks[i].done_ns >= outage->end_ns &&
+            outage->acks[i].begun_ns <= outage->end_ns - longer_than_ns)
+            return true;
+    return false;
 }
 
-static void measure_resolution(struct outage *outage, int64_t end_start_ns)
+static int64_t longest_spacing(const struct outage *outage)
 {
     const struct series *starts = &outage->starts;
-    int64_t begin_edge_ns = spacing_at(starts, outage->begin_ns);
-    int64_t end_edge_ns = spacing_at(starts, end_start_ns);
-    size_t index = series_find(starts, outage->begin_ns - NS_PER_SECOND);
+    int64_t longest_ns = 0;
 
-    outage->edge_ns = begin_edge_ns > end_edge_ns ? begin_edge_ns : end_edge_ns;
+    for (size_t i = series_find(starts, outage->begin_ns - NS_PER_SECOND) + 1;
+         i < starts->count && starts->values[i - 1] < outage->end_ns + NS_PER_SECOND; i++)
+        if (starts->values[i] - starts->values[i - 1] > longest_ns)
+            longest_ns = starts->values[i] - starts->values[i - 1];
+    return longest_ns;
+}
+
+/*
+ * Service stopped between the last acknowledgement and the next attempt. It came back between the
+ * moment at which it was last seen missing and the first acknowledgement: that moment is the end
+ * of the last failure before that transaction began, unless somebody waited through it.
+ */
+static void measure_resolution(struct outage *outage, int64_t begun_ns)
+{
+    int64_t length_ns = outage->end_ns - outage->begin_ns;
+    int64_t slow_ns = 4 * outage->latency_ns;
+    size_t next = series_find(&outage->starts, outage->begin_ns + 1);
+    size_t failure = series_find(&outage->failures, begun_ns + 1);
+
+    outage->begin_edge_ns = length_ns;
+    if (next < outage->starts.count && outage->starts.values[next] < outage->end_ns)
+        outage->begin_edge_ns = outage->starts.values[next] - outage->begin_ns;
+    outage->end_edge_ns = length_ns;
+    if (failure > 0 && outage->failures.values[failure - 1] > outage->begin_ns)
+        outage->end_edge_ns = begun_ns - outage->failures.values[failure - 1];
+    if (outage->end_edge_ns > slow_ns && somebody_waited(outage, slow_ns))
+        outage->end_edge_ns = slow_ns;
+    if (outage->open)
+        outage->end_edge_ns = 0;
+    outage->edge_ns = outage->begin_edge_ns + outage->end_edge_ns;
+    if (outage->edge_ns > length_ns)
+        outage->edge_ns = length_ns;
     outage->resolution_ns =
         outage->edge_ns > outage->spacing_ns ? outage->edge_ns : outage->spacing_ns;
-    outage->longest_ns = 0;
-    for (size_t i = index + 1;
-         i < starts->count && starts->values[i - 1] < outage->end_ns + NS_PER_SECOND; i++)
-        if (starts->values[i] - starts->values[i - 1] > outage->longest_ns)
-            outage->longest_ns = starts->values[i] - starts->values[i - 1];
+    outage->longest_ns = longest_spacing(outage);
 }
 
 static size_t first_ack_after(const struct outage *outage, int64_t at_ns)
@@ -165,7 +221,7 @@ static size_t longest_gap(struct outage *outage, size_t from)
 
 void outage_find(struct outage *outage, int64_t from_ns, uint32_t timeline)
 {
-    int64_t end_start_ns;
+    int64_t begun_ns;
 
     outage->found = false;
     outage->open = false;
@@ -179,14 +235,14 @@ void outage_find(struct outage *outage, int64_t from_ns, uint32_t timeline)
         index++;
     if (index < outage->count) {
         outage->end_ns = outage->acks[index].done_ns;
-        end_start_ns = outage->acks[index].sent_ns;
+        begun_ns = outage->acks[index].begun_ns;
     } else {
         outage->open = outage->work_until_ns - outage->begin_ns > 3 * outage->spacing_ns;
         outage->end_ns =
             outage->work_until_ns > outage->begin_ns ? outage->work_until_ns : outage->begin_ns;
-        end_start_ns = outage->end_ns;
+        begun_ns = outage->end_ns;
     }
-    measure_resolution(outage, end_start_ns);
+    measure_resolution(outage, begun_ns);
 }
 
 const struct ack *outage_first(const struct outage *outage, uint32_t timeline, int64_t from_ns)

@@ -10,7 +10,7 @@
 #include "orchestrator/checks/series.h"
 
 struct ack {
-    int64_t done_ns, sent_ns, scheduled_ns; /* sent: the COMMIT */
+    int64_t done_ns, sent_ns, begun_ns, scheduled_ns; /* sent: the COMMIT */
     uint32_t client, timeline;
     bool workload; /* of a workload client, else of an endpoint probe */
 };
@@ -18,20 +18,25 @@ struct ack {
 struct outage {
     struct arena *arena;
     size_t count;
-    struct ack *acks;      /* acknowledged through the endpoint, by done_ns */
-    struct series starts;  /* of attempts of the endpoint probes (of the workload without any) */
-    int64_t work_until_ns; /* the last scheduled start */
-    uint64_t missed;       /* starts that could not begin in time */
-    int64_t spacing_ns;    /* median spacing of the starts */
+    struct ack *acks;       /* acknowledged through the endpoint, by done_ns */
+    struct series starts;   /* real begins of attempts of the endpoint probes (of the workload
+                               when there are none) */
+    struct series failures; /* ends of attempts that were not acknowledged, all clients */
+    int64_t work_until_ns;  /* the last scheduled start */
+    uint64_t missed;        /* starts that could not begin in time */
+    int64_t spacing_ns;     /* median spacing of the starts */
+    int64_t latency_ns;     /* median, of acknowledged transactions */
 
     /* Filled by outage_find(). */
-    bool found;                  /* there are acknowledgements to look between */
-    bool open;                   /* the longest gap has no end: writes did not come back */
-    int64_t begin_ns, end_ns;    /* of the outage; end: the last start when it is open */
-    int64_t resolution_ns;       /* its error: spacing of the starts at its edges, or the median */
-    int64_t edge_ns, longest_ns; /* spacing at the edges; longest spacing from 1 s before to 1 s
-                                    after */
-    int64_t union_ns;            /* all gaps longer than three times the median spacing */
+    bool found;               /* there are acknowledgements to look between */
+    bool open;                /* the longest gap has no end: writes did not come back */
+    int64_t begin_ns, end_ns; /* of the outage; end: the last start when it is open */
+    int64_t resolution_ns;    /* its error: both edges, or the median spacing when that is more */
+    int64_t begin_edge_ns;    /* until the next attempt after the last acknowledgement */
+    int64_t end_edge_ns;      /* since service was last seen missing before the first one */
+    int64_t edge_ns;          /* both */
+    int64_t longest_ns;       /* longest spacing of starts from 1 s before to 1 s after */
+    int64_t union_ns;         /* all gaps longer than three times the median spacing */
 };
 
 void outage_read(struct outage *outage, const struct record *record, struct arena *arena);

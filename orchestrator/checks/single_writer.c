@@ -14,8 +14,8 @@
 #include "lib/clock.h"
 #include "lib/json.h"
 #include "orchestrator/checks/blind.h"
+#include "orchestrator/checks/direct_probes.h"
 #include "orchestrator/checks/evidence.h"
-#include "orchestrator/checks/series.h"
 #include "orchestrator/checks/walk.h"
 
 enum { WRITERS_MAX = 64 };
@@ -45,8 +45,9 @@ struct single_writer {
     bool too_many;
     struct overlap *overlaps; /* count * count: [earlier][later] */
     bool probed[WALK_NODES_MAX];
-    struct series spacing; /* between the starts of direct probes */
-    int64_t longest_idle_ns;
+    struct direct_probes *directs;
+    int64_t longest_pause_ns; /* of the probes of any node */
+    int64_t spacing_ns;       /* median, between the begins of direct probes of a node */
     struct reasons wrong, doubtful;
 };
 
@@ -90,55 +91,23 @@ static void count_write(struct single_writer *all)
         writer->last_ns = done_ns;
 }
 
-/* --- the direct probes ------------------------------------------------------------------------ */
-
-struct direct {
-    int64_t start_ns, done_ns; /* of the last attempt */
-};
-
-static void follow_direct(struct single_writer *all, struct direct *direct)
-{
-    const struct ledger_record *at = all->walk.at;
-    int64_t start_ns = at->scheduled_ns;
-
-    if (at->kind == LEDGER_INTENT && at->sent_ns > start_ns)
-        start_ns = at->sent_ns;
-    if (start_ns > direct->start_ns) {
-        if (direct->start_ns != 0)
-            series_add(&all->spacing, start_ns - direct->start_ns);
-        int64_t idle_ns = start_ns - direct->done_ns;
-        if (direct->done_ns != 0 && start_ns > all->zero_ns && idle_ns > all->longest_idle_ns)
-            all->longest_idle_ns = idle_ns;
-        direct->start_ns = start_ns;
-    }
-    if (at->kind == LEDGER_OUTCOME)
-        direct->done_ns = at->done_ns;
-}
-
 static void read_ledgers(struct single_writer *all)
 {
-    size_t room = 0;
-    struct direct *directs = NULL;
-
     walk_begin(&all->walk, all->record, all->arena);
     while (walk_next(&all->walk)) {
         const struct walk *walk = &all->walk;
         if (walk->client == NULL)
             continue;
-        if (walk->slot >= room) {
-            directs = arena_grow(all->arena, directs, room, walk->slot * 2 + 64, sizeof *directs);
-            room = walk->slot * 2 + 64;
-        }
         if (is_write(walk))
             count_write(all);
         if (walk->client->role != LEDGER_DIRECT)
             continue;
         if (walk->at->kind == LEDGER_SESSION)
             all->probed[walk->node] = true;
-        else if (walk->at->kind == LEDGER_INTENT || walk->at->kind == LEDGER_OUTCOME)
-            follow_direct(all, &directs[walk->slot]);
+        direct_probes_add(all->directs, walk);
     }
-    series_sort(&all->spacing);
+    direct_probes_sort(all->directs);
+    all->spacing_ns = direct_probes_spacing(all->directs);
 }
 
 /* --- overlaps --------------------------------------------------------------------------------- */
@@ -265,8 +234,25 @@ static void measure_fencing(struct single_writer *all, const struct evidence_fau
 
 /* --- was anybody looking? --------------------------------------------------------------------- */
 
+static void judge_probes(struct single_writer *all, const char *name, int64_t from_ns,
+                         int64_t to_ns, int64_t limit_ns)
+{
+    uint16_t node = walk_node(&all->walk, name);
+
+    if (!all->probed[node]) {
+        reasons_add(&all->doubtful, "no direct probe ever reached %s", name);
+        evidence_unjudged(all->result, "%s: never probed", name);
+        return;
+    }
+    int64_t pause_ns = direct_probes_pause(all->directs, node, from_ns, to_ns);
+    if (pause_ns > limit_ns)
+        reasons_add(&all->doubtful, "nobody probed %s for %.0f ms", name, evidence_ms(pause_ns));
+    if (pause_ns > all->longest_pause_ns)
+        all->longest_pause_ns = pause_ns;
+}
+
 static void judge_sight(struct single_writer *all, const struct evidence_fault *fault,
-                        int64_t limit_ns)
+                        int64_t limit_ns, int64_t pause_ns)
 {
     const char *const *nodes = evidence_database_nodes(all->record, all->arena);
     int64_t from_ns = 0;
@@ -284,16 +270,10 @@ static void judge_sight(struct single_writer *all, const struct evidence_fault *
                     "the direct probes stood still %" PRIu64 " times, %.0f ms at "
                     "%+.0f ms",
                     blind.count, evidence_ms(blind.longest_ns), offset_ms(all, blind.at_ns));
-    if (all->longest_idle_ns > limit_ns)
-        reasons_add(&all->doubtful, "a direct probe paused for %.0f ms",
-                    evidence_ms(all->longest_idle_ns));
     if (nodes[0] == NULL)
         reasons_add(&all->doubtful, "the run does not say which nodes are databases");
     for (size_t i = 0; nodes[i] != NULL; i++)
-        if (!all->probed[walk_node(&all->walk, nodes[i])]) {
-            reasons_add(&all->doubtful, "no direct probe ever reached %s", nodes[i]);
-            evidence_unjudged(all->result, "%s: never probed", nodes[i]);
-        }
+        judge_probes(all, nodes[i], from_ns, to_ns, pause_ns);
 }
 
 static void judge_ledgers(struct single_writer *all)
@@ -368,6 +348,7 @@ static enum status judge(const struct record *record, const json_t *params, stru
     struct evidence_faults faults = evidence_faults(record, arena);
     const struct evidence_fault *fault = evidence_first_fault(&faults);
     int64_t limit_ns = json_number(params, "blind-after", 150) * NS_PER_MS;
+    int64_t pause_ns = json_number(params, "pause-after", 1500) * NS_PER_MS;
 
     (void) err;
     all->record = record;
@@ -375,22 +356,23 @@ static enum status judge(const struct record *record, const json_t *params, stru
     all->result = ret_result;
     all->wrong.arena = arena;
     all->doubtful.arena = arena;
-    all->spacing.arena = arena;
+    all->directs = direct_probes_new(arena);
     set_zero(all, fault);
     read_ledgers(all);
     find_overlaps(all);
     int64_t overlap_ns = name_overlaps(all);
     judge_ledgers(all);
-    judge_sight(all, fault, limit_ns);
+    judge_sight(all, fault, limit_ns, pause_ns);
     if (fault != NULL)
         measure_fencing(all, fault);
     ret_result->value = evidence_json_ms(overlap_ns);
     ret_result->bound = json_integer(0);
     ret_result->unit = "ms";
-    if (all->spacing.count > 0)
-        ret_result->resolution = evidence_json_ms(series_quantile(&all->spacing, 50));
+    if (all->spacing_ns > 0)
+        ret_result->resolution = evidence_json_ms(all->spacing_ns);
     ret_result->evidence = "ledger/";
     evidence_detail(ret_result, "writers", writers_json(all));
+    evidence_detail(ret_result, "longest_pause_ms", evidence_json_ms(all->longest_pause_ns));
     evidence_detail(ret_result, "late_answers", json_integer((json_int_t) late_answers(all)));
     conclude(all);
     return STATUS_OK;
@@ -402,7 +384,15 @@ static const struct param params[] = {
      .fallback = "150ms",
      .minimum = 1,
      .maximum = 60000,
-     .help = "longest silence of the probes that still counts as looking (a beat is 50 ms)"},
+     .help = "longest silence of a worker that still counts as looking (a beat is 50 ms)"},
+    {.name = "pause-after",
+     .type = PARAM_DURATION,
+     .fallback = "1500ms",
+     .minimum = 1,
+     .maximum = 60000,
+     .help =
+         "longest time in which no direct probe of a node is under way; a connection that finds "
+         "no host takes 1 s"},
     {.name = NULL},
 };
 

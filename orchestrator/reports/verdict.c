@@ -77,7 +77,7 @@ static void judge_undo(struct report *report, struct reasons *dirty)
         const char *state = json_text(undo, "state", "absent");
         if (fault->holds && undo == NULL)
             reasons_add(dirty, "%s on %s was not seen undone", fault->fault, fault->node);
-        else if (strcmp(state, "absent") != 0)
+        else if (fault->holds && (strcmp(state, "active") == 0 || strcmp(state, "partial") == 0))
             reasons_add(dirty, "%s on %s is %s after its undo", fault->fault, fault->node, state);
     }
 }

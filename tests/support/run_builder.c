@@ -272,9 +272,11 @@ static void attempt(struct shape *shape, size_t ledger, uint32_t client, size_t 
         record.lsn = run_lsn(at_ms);
         record.phase = LEDGER_COMMITTING;
     }
+    if (class == LEDGER_ABORTED)
+        record.phase = LEDGER_IN_TRANSACTION;
     record.kind = LEDGER_OUTCOME;
     record.class = (uint8_t) class;
-    record.sent_ns = record.scheduled_ns + NS_PER_MS;
+    record.sent_ns = class == LEDGER_UNSENT ? 0 : record.scheduled_ns + NS_PER_MS;
     record.done_ns = record.scheduled_ns + 2 * NS_PER_MS;
     run_record(run, ledger, record);
     for (size_t i = 0; class == LEDGER_ACKED && i < RUN_NODES - 1; i++)
@@ -313,7 +315,7 @@ static void direct_attempt(struct shape *shape, uint32_t client, int64_t at_ms)
         attempt(shape, 1, client, own, timeline, LEDGER_ACKED, at_ms);
     } else if (down) {
         shape->connected[client_index(client)] = false;
-        attempt(shape, 1, client, SIZE_MAX, 0, LEDGER_UNSENT, at_ms);
+        attempt(shape, 1, client, own, 0, LEDGER_UNSENT, at_ms);
     } else {
         connect_client(shape, 1, client, own, 0, at_ms);
         attempt(shape, 1, client, own, 0, LEDGER_ABORTED, at_ms);

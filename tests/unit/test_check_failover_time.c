@@ -202,7 +202,9 @@ START_TEST(writes_that_should_stall_go_on)
     struct ledger_record *record = run_outcome(run, 1, seq + 20);
 
     record->class = LEDGER_ACKED;
+    record->phase = LEDGER_COMMITTING;
     record->timeline = 1;
+    record->sent_ns = record->scheduled_ns + NS_PER_MS;
     expect(run, NULL, VERDICT_FAIL, "writes should stall, and 1 were acknowledged");
 }
 END_TEST

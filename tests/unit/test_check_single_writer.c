@@ -130,6 +130,40 @@ START_TEST(missing_ledger)
 }
 END_TEST
 
+/* The worker runs, but nobody looks at n3 for two seconds. */
+START_TEST(a_node_is_not_probed_for_a_while)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+
+    for (size_t i = 0; i < run->ledgers[1].count; i++) {
+        struct ledger_record *record = &run->ledgers[1].records[i];
+        if (record->client == RUN_DIRECT_N3 && record->scheduled_ns > run_client_ns(6000) &&
+            record->scheduled_ns < run_client_ns(8000))
+            record->kind = LEDGER_MISSED;
+    }
+    expect(run, VERDICT_INCONCLUSIVE, "nobody probed n3 for 20");
+}
+END_TEST
+
+/* A probe that hangs in a frozen node is a probe under way. */
+START_TEST(a_probe_that_hangs_is_no_pause)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+
+    for (size_t i = 0; i < run->ledgers[1].count; i++) {
+        struct ledger_record *record = &run->ledgers[1].records[i];
+        if (record->client != RUN_DIRECT_N3 || record->scheduled_ns < run_client_ns(6000) ||
+            record->scheduled_ns > run_client_ns(8000))
+            continue;
+        if (record->scheduled_ns < run_client_ns(6020))
+            record->done_ns = run_client_ns(8000);
+        else
+            record->kind = LEDGER_MISSED;
+    }
+    expect(run, VERDICT_PASS, NULL);
+}
+END_TEST
+
 START_TEST(baseline)
 {
     expect(run_standard(&(struct run_plan){.no_fault = true}), VERDICT_PASS, "begin of the load");
@@ -150,4 +184,5 @@ END_TEST
 TEST_MAIN("check single-writer", 60, NULL, NULL, one_after_the_other, adjacent, overlapping,
           late_answer, fencing_time_is_reported, weak_commits_are_writes_too,
           no_direct_probe_of_a_node, blind_worker, blind_before_the_fault, dead_worker,
-          missing_ledger, baseline, resolution_is_the_probe_interval)
+          missing_ledger, a_node_is_not_probed_for_a_while, a_probe_that_hangs_is_no_pause,
+          baseline, resolution_is_the_probe_interval)

@@ -199,6 +199,7 @@ START_TEST(a_fault_still_there)
 {
     struct run_builder *run = standard();
 
+    json_object_set_new(run_find(run, "fault.injected"), "holds", json_true());
     json_object_set_new(run_find(run, "fault.undone"), "state", json_string("active"));
     expect(run, RUN_NOT_RECOVERED, 5, "is active after its undo");
 }
