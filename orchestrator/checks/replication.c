@@ -135,6 +135,25 @@ static void judge_quorum_wait(struct replication *all)
                     json_text(wait, "node", "?"), all->primary);
 }
 
+/* The slot of a standby is its node name with '-' turned into '_'. */
+static bool is_slot_of(const char *slot, const char *node)
+{
+    for (; *slot != '\0' && *node != '\0'; slot++, node++)
+        if (*slot != (*node == '-' ? '_' : *node))
+            return false;
+    return *slot == *node;
+}
+
+static bool belongs_to_standby(const struct replication *all, const char *slot)
+{
+    const char *const *nodes = evidence_database_nodes(all->record, all->arena);
+
+    for (size_t i = 0; nodes[i] != NULL; i++)
+        if (strcmp(nodes[i], all->primary) != 0 && is_slot_of(slot, nodes[i]))
+            return true;
+    return false;
+}
+
 static void judge_slots(struct replication *all, struct check_result *result)
 {
     const json_t *slots = json_object_get(all->event, "slots");
@@ -143,8 +162,11 @@ static void judge_slots(struct replication *all, struct check_result *result)
         evidence_unjudged(result, "replication slots: their state was not recorded");
     for (size_t i = 0; i < json_array_size(slots); i++) {
         const json_t *slot = json_array_get(slots, i);
-        if (!json_flag(slot, "active", false))
-            reasons_add(&all->bad, "slot %s is not active", json_text(slot, "name", "?"));
+        const char *name = json_text(slot, "name", "?");
+        if (!belongs_to_standby(all, name))
+            evidence_unjudged(result, "slot %s: of no standby of the topology", name);
+        else if (!json_flag(slot, "active", false))
+            reasons_add(&all->bad, "slot %s is not active", name);
     }
 }
 

@@ -164,6 +164,17 @@ START_TEST(an_inactive_slot)
 }
 END_TEST
 
+START_TEST(a_slot_of_somebody_else)
+{
+    struct run_builder *run = standard();
+
+    json_object_set_new(run_find(run, "replication"), "slots",
+                        json_pack("[{s:s, s:b}, {s:s, s:b}]", "name", "n3", "active", 1, "name",
+                                  "reporting", "active", 0));
+    expect(run, VERDICT_PASS, NULL);
+}
+END_TEST
+
 START_TEST(no_promise_of_a_quorum)
 {
     struct run_builder *run = run_standard(&(struct run_plan){.promise = "none"});
@@ -187,4 +198,5 @@ TEST_MAIN("check replication", 30, NULL, NULL, whole, degraded_until_the_quorum_
           a_receiver_that_does_not_stream, the_wrong_timeline, behind_by_its_own_word,
           received_goes_back_after_a_restart, no_position_of_its_own, a_standby_was_not_asked,
           empty_sync_set, too_few_synchronous_standbys, a_commit_that_did_not_wait,
-          no_commit_was_watched, an_inactive_slot, no_promise_of_a_quorum, not_recorded)
+          no_commit_was_watched, an_inactive_slot, a_slot_of_somebody_else, no_promise_of_a_quorum,
+          not_recorded)
