@@ -408,6 +408,69 @@ enum status cgroup_freeze(const char *path, bool frozen, int64_t deadline_ns, st
     return status;
 }
 
+static enum status begin_freezer(const char *path, struct hierarchies *ret_found, struct error *err)
+{
+    enum status status = begin(path[0] == '\0' ? "." : path, ret_found, err);
+
+    return status == STATUS_OK ? need("freezer", true, err) : status;
+}
+
+enum status cgroup_freezer_create(const char *path, struct error *err)
+{
+    struct hierarchies found;
+    char name[PATH_SIZE * 2];
+    enum status status = begin_freezer(path, &found, err);
+
+    if (status != STATUS_OK)
+        return status;
+    file_path(name, main_root(&found), path, "");
+    if (mkdir(name, 0755) < 0 && errno != EEXIST)
+        return error_system(err, "cannot create control group %s", name);
+    return STATUS_OK;
+}
+
+enum status cgroup_freezer_join(const char *path, pid_t pid, struct error *err)
+{
+    struct hierarchies found;
+    char text[32];
+    enum status status = begin_freezer(path, &found, err);
+
+    snprintf(text, sizeof(text), "%d", (int) pid);
+    if (status == STATUS_OK)
+        status = write_file(main_root(&found), path, "cgroup.procs", text, err);
+    return status;
+}
+
+enum status cgroup_freezer_members(struct arena *arena, const char *path, pid_t **ret_pids,
+                                   size_t *ret_count, struct error *err)
+{
+    struct hierarchies found;
+    char name[PATH_SIZE * 2];
+    pid_t *pids = NULL;
+    size_t count = 0, capacity = 0;
+    int pid = 0;
+    enum status status = begin_freezer(path, &found, err);
+
+    if (status != STATUS_OK)
+        return status;
+    file_path(name, main_root(&found), path, "cgroup.procs");
+    OWNED_FILE FILE *members = fopen(name, "re");
+    if (members == NULL && errno == ENOENT)
+        return error_set(err, STATUS_NOT_FOUND, "there is no control group %s", name);
+    if (members == NULL)
+        return error_system(err, "cannot open %s", name);
+    while (fscanf(members, "%d", &pid) == 1) {
+        if (count == capacity) {
+            capacity = capacity == 0 ? 32 : capacity * 2;
+            pids = arena_grow(arena, pids, count, capacity, sizeof(*pids));
+        }
+        pids[count++] = pid;
+    }
+    *ret_pids = pids;
+    *ret_count = count;
+    return STATUS_OK;
+}
+
 /* Calls `each` for a group and all below it, the deepest first; a group that is gone is fine. */
 static enum status walk(const char *root, const char *path,
                         enum status (*each)(const char *root, const char *path, void *argument,

@@ -10,6 +10,7 @@
 #define ORDEAL_LIB_CGROUP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -39,6 +40,17 @@ MUST_CHECK enum status cgroup_of(struct arena *arena, pid_t pid, const char **re
 MUST_CHECK enum status cgroup_freeze(const char *path, bool frozen, int64_t deadline_ns,
                                      struct error *err);
 MUST_CHECK enum status cgroup_frozen(const char *path, bool *ret_frozen, struct error *err);
+/*
+ * A group of the freezer's hierarchy alone (version 2: of the one hierarchy), so that what is
+ * frozen keeps its other groups and their limits. The parent exists; "" is the root, to which
+ * processes can be moved back.
+ */
+MUST_CHECK enum status cgroup_freezer_create(const char *path, struct error *err);
+MUST_CHECK enum status cgroup_freezer_join(const char *path, pid_t pid, struct error *err);
+/* Processes in the group itself; STATUS_NOT_FOUND when there is no such group. */
+MUST_CHECK enum status cgroup_freezer_members(struct arena *arena, const char *path,
+                                              pid_t **ret_pids, size_t *ret_count,
+                                              struct error *err);
 /* SIGKILL everything in it and below (thawing what is frozen) and wait until it is empty. */
 MUST_CHECK enum status cgroup_kill(const char *path, int64_t deadline_ns, struct error *err);
 /* Remove it and what is below it, in every hierarchy; fine when it is not there. */

@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "lib/cgroup.h"
 #include "lib/clock.h"
 #include "lib/owned.h"
 #include "lib/pg_processes.h"
@@ -32,6 +33,20 @@ static void must_run(const char *const *argv, const char *user)
         ck_abort_msg("%s\n%s", err.message, err.detail);
 }
 
+/* Freezer group of everything in the namespace; "" without a freezer. */
+static char group[48];
+
+/* A frozen process does not die, and the namespace would not end before it. */
+static void end_group(void)
+{
+    if (group[0] == '\0')
+        return;
+    if (cgroup_freezer_join("", getpid(), NULL) != STATUS_OK ||
+        cgroup_kill(group, deadline_in_ms(5000), NULL) != STATUS_OK ||
+        cgroup_remove(group, deadline_in_ms(5000), NULL) != STATUS_OK)
+        fprintf(stderr, "control group %s could not be removed\n", group);
+}
+
 /* Init of the namespace: reaps whoever is left to it and ends with the test program. */
 static _Noreturn void be_init(pid_t program)
 {
@@ -41,6 +56,7 @@ static _Noreturn void be_init(pid_t program)
     while ((ended = wait(&status)) != program)
         if (ended < 0 && errno != EINTR)
             _exit(1);
+    end_group();
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
 }
 
@@ -74,9 +90,16 @@ const char *throwaway_isolate(void)
         return "this needs root";
     if (access(PROGRAMS "postgres", X_OK) != 0 || getpwnam("postgres") == NULL)
         return "PostgreSQL 15 of Debian is not installed";
+    if (cgroup_has("freezer")) {
+        snprintf(group, sizeof group, "ordeal-throwaway-%d", (int) getpid());
+        if (cgroup_freezer_create(group, NULL) != STATUS_OK)
+            return "no control group can be made";
+    }
     if (unshare(CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWPID | CLONE_NEWNS) != 0)
         return "this kernel gives no namespaces";
     fork_or_die(be_outside);
+    if (group[0] != '\0' && cgroup_freezer_join(group, getpid(), NULL) != STATUS_OK)
+        return "a process cannot be moved into a control group";
     fork_or_die(be_init);
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
         mount("proc", "/proc", "proc", 0, NULL) != 0 ||

@@ -132,6 +132,43 @@ START_TEST(frozen_processes_stand_still_and_go_on)
 }
 END_TEST
 
+START_TEST(a_freezer_group_leaves_the_other_groups_alone)
+{
+    OWNED_ARENA struct arena *arena = arena_new();
+    struct process child = child_in(inner);
+    char below[160], line[256];
+    const char *path = NULL;
+    pid_t *pids = NULL;
+    size_t count = 0, kept = 0;
+    struct error err;
+
+    snprintf(below, sizeof(below), "%s/frozen", inner);
+    ck_assert_int_eq(cgroup_freezer_members(arena, below, &pids, &count, &err), STATUS_NOT_FOUND);
+    ck_assert_int_eq(cgroup_freezer_create(below, &err), STATUS_OK);
+    ck_assert_int_eq(cgroup_freezer_create(below, &err), STATUS_OK);
+    ck_assert_int_eq(cgroup_freezer_join(below, child.pid, &err), STATUS_OK);
+    ck_assert_int_eq(cgroup_of(arena, child.pid, &path, &err), STATUS_OK);
+    ck_assert_str_eq(path, below);
+    ck_assert_int_eq(cgroup_freezer_members(arena, below, &pids, &count, &err), STATUS_OK);
+    ck_assert_uint_eq(count, 1);
+    ck_assert_int_eq(pids[0], child.pid);
+    snprintf(line, sizeof(line), "/proc/%d/cgroup", (int) child.pid);
+    OWNED_FILE FILE *file = fopen(line, "re");
+    ck_assert_ptr_nonnull(file);
+    while (fgets(line, sizeof(line), file) != NULL) {
+        char *group_path = strrchr(line, ':') + 2;
+        group_path[strcspn(group_path, "\n")] = '\0';
+        kept += strcmp(group_path, inner) == 0;
+    }
+    if (cgroup_version() == CGROUP_V1 && cgroup_has("memory"))
+        ck_assert_uint_ge(kept, 1);
+    ck_assert_int_eq(cgroup_freezer_join("", child.pid, &err), STATUS_OK);
+    ck_assert_int_eq(cgroup_of(arena, child.pid, &path, &err), STATUS_OK);
+    ck_assert_str_eq(path, "");
+    process_kill(&child);
+}
+END_TEST
+
 START_TEST(kill_takes_frozen_and_nested_processes)
 {
     struct process outer = child_in(group), nested = child_in(inner);
@@ -201,6 +238,7 @@ int main(void)
                                  a_process_is_found_where_it_was_put,
                                  frozen_processes_stand_still_and_go_on,
                                  kill_takes_frozen_and_nested_processes,
+                                 a_freezer_group_leaves_the_other_groups_alone,
                                  limits_reach_the_kernel_and_go_again,
                                  removed_groups_are_gone_and_removing_again_is_fine};
     bool root = geteuid() == 0 && cgroup_version() != CGROUP_NONE;
