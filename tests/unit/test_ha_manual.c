@@ -65,6 +65,22 @@ START_TEST(it_does_not_begin_with_a_member_that_never_catches_up)
 }
 END_TEST
 
+START_TEST(it_begins_before_any_load_runs)
+{
+    struct ha other = scene;
+    struct error err = {0};
+
+    fake_failures[0].node = "c1";
+    fake_failures[0].method = "load.route";
+    fake_failures[0].status = STATUS_NOT_FOUND;
+    ck_assert_int_eq(scene.driver->begin(&other, &err), STATUS_OK);
+    scene.driver->end(&other);
+    fake_failures[0].status = STATUS_UNREACHABLE;
+    ck_assert_int_eq(scene.driver->begin(&other, &err), STATUS_UNREACHABLE);
+    ck_assert_ptr_nonnull(strstr(err.message, "endpoint on client node c1"));
+}
+END_TEST
+
 /* ---- failover ---- */
 
 START_TEST(a_dead_primary_is_replaced_step_by_step)
@@ -617,7 +633,7 @@ START_TEST(right_after_a_failover_nobody_has_a_vote_yet)
 END_TEST
 
 TEST_MAIN("ha manual", 30, setup, end_scene, it_begins_with_votes_and_an_open_endpoint,
-          it_does_not_begin_without_a_primary,
+          it_does_not_begin_without_a_primary, it_begins_before_any_load_runs,
           it_does_not_begin_with_a_member_that_never_catches_up,
           a_dead_primary_is_replaced_step_by_step, writes_go_on_after_the_failover,
           the_lagging_standby_is_not_chosen,

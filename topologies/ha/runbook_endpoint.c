@@ -15,7 +15,11 @@ static json_t *route_params(struct runbook *runbook, const struct topology_node 
     return params;
 }
 
-/* All client nodes at once. The load of one that is not connected has died with its agent. */
+/*
+ * All client nodes at once. The load of one that is not connected has died with its agent; one on
+ * which no load runs (STATUS_NOT_FOUND) has nobody to be sent anywhere: load.start says where its
+ * clients begin.
+ */
 static enum status route(struct runbook *runbook, const struct topology_node *node,
                          struct error *err)
 {
@@ -36,7 +40,8 @@ static enum status route(struct runbook *runbook, const struct topology_node *no
         cluster_call_all(runbook->ha->cluster, requests, count);
     for (size_t i = 0; i < count; i++) {
         json_decref(requests[i].result);
-        if (requests[i].status == STATUS_OK || status != STATUS_OK)
+        if (requests[i].status == STATUS_OK || requests[i].status == STATUS_NOT_FOUND ||
+            status != STATUS_OK)
             continue;
         status = requests[i].status;
         if (err != NULL)
