@@ -23,12 +23,13 @@ enum { SPARE_BYTES = 64 * 1024 * 1024, CLEAN_UP_MS = 60 * 1000 };
 
 void postgres_problem_lines(json_t *problems, const char *text, const char *word)
 {
+    size_t wanted = strlen(word);
+
     for (const char *line = text; *line != '\0';) {
         size_t length = strcspn(line, "\n");
-        OWNED_MEMORY char *copy = strndup(line, length);
-        if (copy != NULL && length > 0 && (word == NULL || strstr(copy, word) != NULL) &&
+        if (length > 0 && memmem(line, length, word, wanted) != NULL &&
             json_array_size(problems) < POSTGRES_PROBLEMS_MAX)
-            json_array_append_new(problems, json_string(copy));
+            json_array_append_new(problems, json_stringn(line, length));
         line += length + (line[length] == '\n' ? 1 : 0);
     }
 }
@@ -61,7 +62,7 @@ static enum status require_space(struct verify *verify, struct error *err)
     const char *parent = postgres_parent(verify->arena, verify->session);
     if (statvfs(parent, &info) != 0)
         return error_system(err, "asking for the free space of %s", parent);
-    int64_t available = (int64_t) (info.f_bavail * info.f_frsize);
+    int64_t available = (int64_t) info.f_bavail * (int64_t) info.f_frsize;
     if (available >= needed)
         return STATUS_OK;
     error_set(err, STATUS_REFUSED, "%s has %lld bytes free, a base backup needs %lld", parent,
@@ -91,7 +92,7 @@ static enum status take_backup(struct verify *verify, struct error *err)
 
     if (status == STATUS_FAILED &&
         strstr(buffer_text(&result.errors), "checksum error occurred") != NULL) {
-        postgres_problem_lines(verify->problems, buffer_text(&result.errors), NULL);
+        postgres_problem_lines(verify->problems, buffer_text(&result.errors), "");
         return STATUS_OK;
     }
     return status;
@@ -119,7 +120,7 @@ static enum status verify_backup(struct verify *verify, struct error *err)
         status = postgres_run(verify->session, argv, NULL, verify->call->deadline_ns, &result, err);
     if (status != STATUS_FAILED || result.exit_code != 1)
         return status;
-    postgres_problem_lines(verify->problems, buffer_text(&result.errors), NULL);
+    postgres_problem_lines(verify->problems, buffer_text(&result.errors), "");
     return STATUS_OK;
 }
 
@@ -269,7 +270,7 @@ static enum status run_amcheck(const struct method_call *call, const char *datab
     *ret_relations = count_relations(buffer_text(&result.errors));
     if (status != STATUS_FAILED || result.exit_code != FOUND)
         return status;
-    postgres_problem_lines(problems, buffer_text(&result.output), NULL);
+    postgres_problem_lines(problems, buffer_text(&result.output), "");
     return STATUS_OK;
 }
 

@@ -9,7 +9,7 @@
 
 enum { POSTGRES_PROBLEMS_MAX = 50 }; /* the first ones; counts are whole */
 
-/* Add the lines of a program's output that contain `word` (NULL: all but empty ones). */
+/* Add the lines of a program's output that contain `word` ("": all but empty ones). */
 void postgres_problem_lines(json_t *problems, const char *text, const char *word);
 
 #endif

@@ -68,18 +68,32 @@ enum status postgres_control(struct arena *arena, const struct session *session,
     return STATUS_OK;
 }
 
+/* "1\t0/3000148\tno recovery target specified"; comments and empty lines have no such fields. */
+static void add_history_line(json_t *history, const char *line)
+{
+    char *end = NULL;
+    unsigned long parent = strtoul(line, &end, 10);
+    const char *text = end + strspn(end, " \t");
+    size_t length = strcspn(text, " \t\n");
+    char lsn[PG_LSN_TEXT_SIZE];
+
+    if (end == line || length == 0 || length >= sizeof lsn)
+        return;
+    memcpy(lsn, text, length);
+    lsn[length] = '\0';
+    if (pg_lsn_parse(lsn) != 0)
+        json_array_append_new(history,
+                              json_pack("{s:I, s:s}", "timeline", (json_int_t) parent, "lsn", lsn));
+}
+
 json_t *postgres_history(const struct session *session, uint32_t timeline)
 {
     json_t *history = json_array();
-    char path[4096], line[1024], lsn[32];
-    unsigned parent;
+    char path[4096], line[1024];
 
     snprintf(path, sizeof path, "%s/pg_wal/%08X.history", session->database.data, timeline);
-    OWNED_FILE FILE *file = timeline > 1 ? fopen(path, "re") : NULL;
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "%u %31s", &parent, lsn) == 2 && pg_lsn_parse(lsn) != 0)
-            json_array_append_new(
-                history, json_pack("{s:I, s:s}", "timeline", (json_int_t) parent, "lsn", lsn));
+    for (int i = 1; timeline > 1 && postgres_file_line(path, i, line, sizeof line); i++)
+        add_history_line(history, line);
     return history;
 }
 
@@ -87,13 +101,17 @@ json_t *postgres_history(const struct session *session, uint32_t timeline)
 static bool parse_segment(const char *name, uint32_t *ret_timeline, uint64_t *ret_segment,
                           uint64_t segment_bytes)
 {
-    unsigned timeline, high, low;
+    uint32_t parts[3];
 
-    if (strlen(name) != 24 || strspn(name, "0123456789ABCDEF") != 24 ||
-        sscanf(name, "%8X%8X%8X", &timeline, &high, &low) != 3)
+    if (strlen(name) != 24 || strspn(name, "0123456789ABCDEF") != 24)
         return false;
-    *ret_timeline = timeline;
-    *ret_segment = high * (UINT64_C(0x100000000) / segment_bytes) + low;
+    for (int i = 0; i < 3; i++) {
+        char digits[9] = "";
+        memcpy(digits, name + (ptrdiff_t) i * 8, 8);
+        parts[i] = (uint32_t) strtoul(digits, NULL, 16);
+    }
+    *ret_timeline = parts[0];
+    *ret_segment = parts[1] * (UINT64_C(0x100000000) / segment_bytes) + parts[2];
     return true;
 }
 

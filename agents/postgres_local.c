@@ -7,6 +7,7 @@
 #include <pwd.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -308,16 +309,36 @@ enum status postgres_require_stopped(const struct session *session, struct error
     return STATUS_REFUSED;
 }
 
+bool postgres_file_line(const char *path, int number, char *line, size_t size)
+{
+    char text[65536];
+    OWNED_FD int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+
+    if (length <= 0)
+        return false;
+    text[length] = '\0';
+    const char *at = text;
+    while (--number > 0 && (at = strchr(at, '\n')) != NULL)
+        at++;
+    if (at == NULL || *at == '\0')
+        return false;
+    size_t end = strcspn(at, "\n");
+    if (end >= size)
+        return false;
+    memcpy(line, at, end);
+    line[end] = '\0';
+    return true;
+}
+
 static pid_t pid_in_file(const struct session *session)
 {
-    char path[PATH_MAX];
-    int pid = 0;
+    char path[PATH_MAX], line[32];
 
     snprintf(path, sizeof path, "%s/postmaster.pid", session->database.data);
-    OWNED_FILE FILE *file = fopen(path, "re");
-    if (file == NULL || fscanf(file, "%d", &pid) != 1)
+    if (!postgres_file_line(path, 1, line, sizeof line))
         return 0;
-    return pid;
+    return (pid_t) strtol(line, NULL, 10);
 }
 
 /*

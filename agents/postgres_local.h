@@ -62,6 +62,9 @@ MUST_CHECK enum status postgres_write_file(const struct session *session, const 
 MUST_CHECK enum status postgres_owner(const struct session *session, uid_t *ret_uid, gid_t *ret_gid,
                                       struct error *err);
 
+/* Line `number` (from 1) of a small file, without its end; false when there is none. */
+bool postgres_file_line(const char *path, int number, char *line, size_t size);
+
 /* Refuses (STATUS_REFUSED) when any process of the server is alive. */
 MUST_CHECK enum status postgres_require_stopped(const struct session *session, struct error *err);
 /* After a kill: until the postmaster named in the pid file is no zombie any more. */

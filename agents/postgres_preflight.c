@@ -166,8 +166,9 @@ static void add_volume(json_t *volumes, const char *path)
     if (statvfs(path, &info) == 0)
         json_array_append_new(volumes,
                               json_pack("{s:s, s:I, s:I}", "path", path, "free_bytes",
-                                        (json_int_t) (info.f_bavail * info.f_frsize), "total_bytes",
-                                        (json_int_t) (info.f_blocks * info.f_frsize)));
+                                        (json_int_t) info.f_bavail * (json_int_t) info.f_frsize,
+                                        "total_bytes",
+                                        (json_int_t) info.f_blocks * (json_int_t) info.f_frsize));
 }
 
 /* The WAL counts apart only where it has a volume of its own. */

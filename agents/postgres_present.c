@@ -143,18 +143,26 @@ static void count_row(struct token *token, const struct journal_row *row)
         token->highest = row->row;
 }
 
+static uint64_t fold_bytes(uint64_t sum, const void *data, size_t length)
+{
+    const unsigned char *bytes = data;
+
+    for (size_t i = 0; i < length; i++)
+        sum = (sum ^ bytes[i]) * UINT64_C(0x100000001B3);
+    return sum;
+}
+
 /* FNV-1a over what identifies the row and its content; added up, so that order does not matter. */
 static uint64_t row_sum(const struct journal_row *row)
 {
-    uint64_t values[] = {row->client, row->seq, (uint64_t) row->row, (uint64_t) row->rows,
-                         (uint64_t) row->digest};
     uint64_t sum = UINT64_C(0xCBF29CE484222325);
 
-    for (size_t i = 0; i < sizeof values; i++)
-        sum = (sum ^ ((const unsigned char *) values)[i]) * UINT64_C(0x100000001B3);
-    for (size_t i = 0; row->payload != NULL && i < row->length; i++)
-        sum = (sum ^ (unsigned char) row->payload[i]) * UINT64_C(0x100000001B3);
-    return sum;
+    sum = fold_bytes(sum, &row->client, sizeof row->client);
+    sum = fold_bytes(sum, &row->seq, sizeof row->seq);
+    sum = fold_bytes(sum, &row->row, sizeof row->row);
+    sum = fold_bytes(sum, &row->rows, sizeof row->rows);
+    sum = fold_bytes(sum, &row->digest, sizeof row->digest);
+    return row->payload == NULL ? sum : fold_bytes(sum, row->payload, row->length);
 }
 
 bool present_fold_row(struct present_fold *fold, const struct journal_row *row)

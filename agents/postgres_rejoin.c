@@ -141,8 +141,7 @@ static const char *config_file(struct rejoin *rejoin)
 
     if (access(arena_printf(rejoin->arena, "%s/postgresql.conf", data), F_OK) == 0)
         return NULL;
-    OWNED_FILE FILE *file = fopen(path, "re");
-    if (file == NULL || fgets(line, sizeof line, file) == NULL)
+    if (!postgres_file_line(path, 1, line, sizeof line))
         return NULL;
     const char *at = strstr(line, option);
     if (at == NULL)
@@ -236,7 +235,7 @@ static bool fits_beside(struct rejoin *rejoin)
 
     if (statvfs(postgres_parent(rejoin->arena, rejoin->session), &info) != 0)
         return false;
-    return (int64_t) (info.f_bavail * info.f_frsize) > rejoin->source_bytes / 10 * 11;
+    return (int64_t) info.f_bavail * (int64_t) info.f_frsize > rejoin->source_bytes / 10 * 11;
 }
 
 static enum status run_basebackup(struct rejoin *rejoin, const char *target, const char *wal,

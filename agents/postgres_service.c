@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agents/postgres_local.h"
@@ -85,35 +86,43 @@ static enum status prepare_log(const struct session *session, const char *path, 
     return STATUS_OK;
 }
 
-static const char *last_line_with(const char *text, const char *word)
+/* The last line that says FATAL, else the last line. */
+static const char *telling_line(const char *text)
 {
-    const char *found = NULL;
+    const char *last = text;
+    const char *fatal = NULL;
 
     for (const char *line = text; line != NULL; line = strchr(line, '\n')) {
         line += *line == '\n';
-        const char *at = strstr(line, word);
-        if (at != NULL && at <= line + strcspn(line, "\n"))
-            found = line;
+        const char *word = strstr(line, "FATAL:");
+        if (word != NULL && word < line + strcspn(line, "\n"))
+            fatal = line;
+        last = line;
     }
-    return found;
+    return fatal != NULL ? fatal : last;
 }
 
-/* What the server said last goes into the error's detail. */
-static void explain_from_log(const char *path, struct error *err)
+static off_t log_size(const char *path)
+{
+    struct stat info;
+
+    return stat(path, &info) == 0 ? info.st_size : 0;
+}
+
+/* What the server said since the start was tried goes into the error's detail. */
+static void explain_from_log(const char *path, off_t begun_at, struct error *err)
 {
     char text[LOG_TAIL + 1];
     OWNED_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
-    off_t size = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
-    ssize_t length = fd < 0 ? -1 : pread(fd, text, LOG_TAIL, size > LOG_TAIL ? size - LOG_TAIL : 0);
+    off_t tail = log_size(path) - LOG_TAIL;
+    ssize_t length = fd < 0 ? -1 : pread(fd, text, LOG_TAIL, tail > begun_at ? tail : begun_at);
 
     if (length <= 0)
         return;
     while (length > 0 && text[length - 1] == '\n')
         length--;
     text[length] = '\0';
-    const char *line = last_line_with(text, "FATAL:");
-    if (line == NULL)
-        line = last_line_with(text, "");
+    const char *line = telling_line(text);
     error_detail(err, "%.*s", (int) strcspn(line, "\n"), line);
     error_hint(err, "The server's log is %s.", path);
 }
@@ -207,6 +216,7 @@ static enum status start_stopped(const struct session *session, int64_t deadline
 {
     OWNED_ARENA struct arena *arena = arena_new();
     const char *log = log_path(arena, session);
+    off_t begun_at = log_size(log);
     const char *version = arena_printf(arena, "%s/PG_VERSION", session->database.data);
 
     if (access(version, F_OK) != 0)
@@ -220,7 +230,7 @@ static enum status start_stopped(const struct session *session, int64_t deadline
     if (status == STATUS_OK)
         status = wait_accepting(session, deadline_ns, err);
     if (status != STATUS_OK && session->database.start == NULL)
-        explain_from_log(log, err);
+        explain_from_log(log, begun_at, err);
     return status;
 }
 

@@ -118,12 +118,7 @@ static bool socket_folder(const struct session *session, char *folder, size_t si
     char path[4096];
 
     snprintf(path, sizeof path, "%s/postmaster.pid", session->database.data);
-    OWNED_FILE FILE *file = fopen(path, "re");
-    for (int i = 0; i < 5; i++)
-        if (file == NULL || fgets(folder, (int) size, file) == NULL)
-            return false;
-    folder[strcspn(folder, "\n")] = '\0';
-    return folder[0] == '/';
+    return postgres_file_line(path, 5, folder, size) && folder[0] == '/';
 }
 
 /* The node's own address first, as clients come; the socket when the network is what is broken. */

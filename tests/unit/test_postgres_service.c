@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "agents/postgres_methods.h"
+#include "lib/cgroup.h"
 #include "lib/clock.h"
 #include "lib/json.h"
 #include "lib/owned.h"
@@ -158,6 +159,31 @@ START_TEST(test_fence_of_a_frozen_server)
 }
 END_TEST
 
+/* A frozen group holds back even SIGKILL on version 1. */
+START_TEST(test_fence_of_a_frozen_group)
+{
+    char group[64];
+    struct error err = {0};
+    struct pg_processes before = processes();
+
+    if (!cgroup_has("freezer"))
+        return;
+    snprintf(group, sizeof group, "ordeal-test-%d", (int) getpid());
+    ck_assert_msg(cgroup_create(group, &err) == STATUS_OK, "%s", err.message);
+    for (size_t i = 0; i < before.count; i++)
+        ck_assert_int_eq(cgroup_join(group, before.items[i].id.pid, &err), STATUS_OK);
+    ck_assert_msg(cgroup_freeze(group, true, deadline_in_ms(5000), &err) == STATUS_OK, "%s",
+                  err.message);
+    OWNED_JSON json_t *state = call("postgres.state", NULL);
+    ck_assert(json_flag(state, "running", false));
+    ck_assert(json_flag(state, "frozen", false));
+    OWNED_JSON json_t *result = call("postgres.fence", NULL);
+    ck_assert_int_eq(json_number(result, "killed", 0), (int64_t) before.count);
+    ck_assert_msg(cgroup_remove(group, deadline_in_ms(5000), &err) == STATUS_OK, "%s", err.message);
+    start();
+}
+END_TEST
+
 START_TEST(test_fence_of_orphans)
 {
     struct pg_processes before = processes();
@@ -256,6 +282,7 @@ int main(void)
     tcase_add_test(servers, test_unknown_mode);
     tcase_add_test(servers, test_fence_kills_everything);
     tcase_add_test(servers, test_fence_of_a_frozen_server);
+    tcase_add_test(servers, test_fence_of_a_frozen_group);
     tcase_add_test(servers, test_fence_of_orphans);
     tcase_add_test(servers, test_start_that_fails_says_why);
     tcase_add_test(servers, test_commands_of_the_service);
