@@ -34,7 +34,7 @@
         ck_assert_msg(checked_status == STATUS_OK, "%s: %s", #call, err->message);                 \
     } while (0)
 
-enum { STEP_MS = 30000, WAIT_MS = 10000, KILL_MS = 10000 };
+enum { STEP_MS = 30000, WAIT_MS = 20000, KILL_MS = 10000 };
 
 static const char *const bin_folders[] = {
     "/usr/lib/postgresql/15/bin", "/usr/lib/postgresql/16/bin", "/usr/lib/postgresql/17/bin",

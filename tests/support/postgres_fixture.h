@@ -49,12 +49,12 @@ void postgres_fixture_free(struct postgres_fixture *fixture); /* NULL is allowed
  */
 struct pg_target postgres_fixture_target(const struct postgres_fixture *fixture, size_t server,
                                          const char *user, const char *database);
-/* As superuser in database "ordeal", waits for 10 s at most. PQfinish() it. */
+/* As superuser in database "ordeal", waits for 20 s at most. PQfinish() it. */
 PGconn *postgres_fixture_connect(const struct postgres_fixture *fixture, size_t server);
 /* One statement as superuser; first column of the first row, NULL without one. Arena memory. */
 const char *postgres_fixture_query(struct postgres_fixture *fixture, size_t server,
                                    const char *sql);
-/* Wait for 10 s until the query gives this text. */
+/* Wait for 20 s until the query gives this text. */
 void postgres_fixture_wait(struct postgres_fixture *fixture, size_t server, const char *sql,
                            const char *expected);
 /* pg_ctl start and stop ("fast", "immediate"), independent of the code under test. */

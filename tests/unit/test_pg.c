@@ -181,7 +181,7 @@ START_TEST(test_deadline_cancels_the_statement)
 
     ck_assert_int_eq(pg_query(connection, "SELECT pg_sleep(60)", deadline_in_ms(200), NULL, &err),
                      STATUS_TIMEOUT);
-    ck_assert_int_lt(clock_boot_ns() - began_ns, 2 * NS_PER_SECOND);
+    ck_assert_int_lt(clock_boot_ns() - began_ns, 5 * NS_PER_SECOND);
     postgres_fixture_wait(fixture, 0,
                           "SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query "
                           "LIKE '%pg_sleep(60)%' AND pid <> pg_backend_pid()",
