@@ -110,6 +110,24 @@ static _Noreturn void guard(const struct postgres_fixture *fixture, int end)
     _exit(0);
 }
 
+void postgres_fixture_reap(void)
+{
+    int status = 0;
+    pid_t parent = getpid();
+
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent)
+            _exit(1);
+        return;
+    }
+    for (pid_t ended = 0; child > 0 && ended != child;)
+        ended = waitpid(-1, &status, 0);
+    _exit(child > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
 static void start_guard(struct postgres_fixture *fixture)
 {
     int ends[2];

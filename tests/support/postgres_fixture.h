@@ -41,6 +41,12 @@ struct postgres_fixture {
     int guard; /* closing it (or dying) ends the servers */
 };
 
+/*
+ * Call it first in main(): from then on the caller is a child of a process that reaps dead servers
+ * at once and ends as the caller does. Without it a killed server stays a zombie for as long as the
+ * host's init likes, which some take seconds for.
+ */
+void postgres_fixture_reap(void);
 /* Server n1 is the primary, the others stream from it through slots; all accept connections. */
 struct postgres_fixture *postgres_fixture_new(size_t servers);
 void postgres_fixture_free(struct postgres_fixture *fixture); /* NULL is allowed */

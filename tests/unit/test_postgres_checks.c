@@ -331,6 +331,7 @@ END_TEST
 
 int main(void)
 {
+    postgres_fixture_reap();
     Suite *suite = suite_create("postgres checks");
     TCase *servers = tcase_create("servers");
 

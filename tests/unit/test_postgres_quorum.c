@@ -131,6 +131,7 @@ END_TEST
 
 int main(void)
 {
+    postgres_fixture_reap();
     Suite *suite = suite_create("postgres quorum");
     TCase *servers = tcase_create("servers");
 

@@ -194,6 +194,7 @@ END_TEST
 
 int main(void)
 {
+    postgres_fixture_reap();
     Suite *suite = suite_create("postgres rejoin");
     TCase *servers = tcase_create("servers");
 

@@ -269,6 +269,7 @@ END_TEST
 
 int main(void)
 {
+    postgres_fixture_reap();
     Suite *suite = suite_create("postgres service");
     TCase *servers = tcase_create("servers");
 

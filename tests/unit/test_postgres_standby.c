@@ -143,6 +143,7 @@ END_TEST
 
 int main(void)
 {
+    postgres_fixture_reap();
     Suite *suite = suite_create("postgres standby");
     TCase *servers = tcase_create("servers");
 

@@ -162,6 +162,7 @@ END_TEST
 
 int main(void)
 {
+    postgres_fixture_reap();
     Suite *suite = suite_create("postgres state");
     TCase *servers = tcase_create("servers");
 

@@ -296,6 +296,7 @@ END_TEST
 
 int main(void)
 {
+    postgres_fixture_reap();
     Suite *suite = suite_create("postgres tokens");
     TCase *folding = tcase_create("folding");
     TCase *servers = tcase_create("servers");
