@@ -95,15 +95,29 @@ const struct evidence_fault *evidence_first_fault(const struct evidence_faults *
 
 /* --- timelines -------------------------------------------------------------------------------- */
 
+/* Up to eight hexadecimal digits; NULL when there is none or more. */
+static const char *hex32(const char *text, uint64_t *ret_value)
+{
+    const char *end = text + strspn(text, "0123456789ABCDEFabcdef");
+
+    if (end == text || end - text > 8)
+        return NULL;
+    *ret_value = strtoull(text, NULL, 16);
+    return end;
+}
+
 bool evidence_lsn(const char *text, uint64_t *ret_lsn)
 {
-    unsigned high;
-    unsigned low;
-    int end = 0;
+    uint64_t high;
+    uint64_t low;
+    const char *end = text == NULL ? NULL : hex32(text, &high);
 
-    if (text == NULL || sscanf(text, "%8x/%8x%n", &high, &low, &end) != 2 || text[end] != '\0')
+    if (end == NULL || *end != '/')
         return false;
-    *ret_lsn = (uint64_t) high << 32 | low;
+    end = hex32(end + 1, &low);
+    if (end == NULL || *end != '\0')
+        return false;
+    *ret_lsn = high << 32 | low;
     return true;
 }
 
@@ -207,13 +221,24 @@ const char *evidence_expectation(const struct record *record, const char *step, 
 
 /* --- reasons and numbers ---------------------------------------------------------------------- */
 
+enum { TEXT_SIZE = 320 };
+
+/* A text that does not fit ends in "...". */
+static void format_text(char text[TEXT_SIZE], const char *format, va_list args)
+{
+    int needed = vsnprintf(text, TEXT_SIZE, format, args);
+
+    if (needed >= TEXT_SIZE)
+        memcpy(text + TEXT_SIZE - 4, "...", 4);
+}
+
 void reasons_add(struct reasons *reasons, const char *format, ...)
 {
-    char text[256];
+    char text[TEXT_SIZE];
     va_list args;
 
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    format_text(text, format, args);
     va_end(args);
     if (reasons->count < sizeof reasons->texts / sizeof reasons->texts[0])
         reasons->texts[reasons->count] = arena_strdup(reasons->arena, text);
@@ -234,11 +259,11 @@ const char *reasons_text(const struct reasons *reasons)
 
 void evidence_unjudged(struct check_result *result, const char *format, ...)
 {
-    char text[256];
+    char text[TEXT_SIZE];
     va_list args;
 
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    format_text(text, format, args);
     va_end(args);
     if (result->unjudged == NULL)
         result->unjudged = json_array();

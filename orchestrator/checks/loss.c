@@ -32,32 +32,31 @@ static void note_lost(struct loss *loss, const struct pending *pending)
     loss->example.lsn = outcome->lsn;
 }
 
-static void place_lost(struct examination *exam, const struct pending *pending, uint64_t hi)
+/* Which kind of loss it is. Without a flush at commit a crash restart loses the end of the same
+ * timeline too. */
+static uint64_t *kind_of_loss(struct examination *exam, const struct pending *pending, uint64_t hi)
 {
     const struct ledger_record *outcome = &pending->outcome;
     struct loss *loss = exam->loss;
     uint64_t end;
 
-    note_lost(loss, pending);
-    if (outcome->timeline == 0) {
-        loss->unplaced++;
-    } else if (outcome->timeline == exam->history->timeline) {
-        /* without a flush at commit a crash restart loses the end of the same timeline */
-        if (pending->level == LEDGER_OFF)
-            loss->tail++;
-        else
-            loss->misplaced++;
-    } else if (!evidence_timeline_end(exam->history, outcome->timeline, &end)) {
-        loss->branch++;
-    } else if (hi <= end) {
-        loss->misplaced++;
-    } else if (outcome->lsn == 0) {
-        loss->unplaced++;
-    } else {
-        loss->tail++;
-        if (outcome->lsn > end && outcome->lsn - end > loss->rpo_bytes)
-            loss->rpo_bytes = outcome->lsn - end;
-    }
+    if (outcome->timeline == 0)
+        return &loss->unplaced;
+    if (outcome->timeline == exam->history->timeline)
+        return pending->level == LEDGER_OFF ? &loss->tail : &loss->misplaced;
+    if (!evidence_timeline_end(exam->history, outcome->timeline, &end))
+        return &loss->branch;
+    if (hi <= end)
+        return &loss->misplaced;
+    if (outcome->lsn > end && outcome->lsn - end > loss->rpo_bytes)
+        loss->rpo_bytes = outcome->lsn - end;
+    return outcome->lsn == 0 ? &loss->unplaced : &loss->tail;
+}
+
+static void place_lost(struct examination *exam, const struct pending *pending, uint64_t hi)
+{
+    note_lost(exam->loss, pending);
+    ++*kind_of_loss(exam, pending, hi);
 }
 
 /* `hi`: the commit record ends at or before it; UINT64_MAX when nothing is known. */

@@ -5,7 +5,7 @@
  * seen to be acknowledged by the quorum.
  */
 #include <inttypes.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "lib/json.h"
@@ -87,14 +87,15 @@ static uint64_t primary_position(const json_t *event)
 /* Standbys that a sync set asks for: "ANY 1 (a, b)", "FIRST 2 (a, b)", "2 (a, b)", "a, b". */
 static int64_t wanted_by(const char *sync_set)
 {
-    int64_t wanted = 1;
+    const char *number = strpbrk(sync_set, "0123456789(,");
+    char *end = NULL;
 
     if (sync_set[0] == '\0')
         return 0;
-    if (sscanf(sync_set, "%*[A-Za-z] %" SCNd64 " (", &wanted) == 1 ||
-        sscanf(sync_set, "%" SCNd64 " (", &wanted) == 1)
-        return wanted;
-    return 1;
+    if (number == NULL || strchr(number, '(') == NULL || *number == '(' || *number == ',')
+        return 1;
+    long long wanted = strtoll(number, &end, 10);
+    return wanted > 0 && strspn(end, " (") > 0 ? wanted : 1;
 }
 
 static void judge_sync_set(struct replication *all)

@@ -176,27 +176,36 @@ static json_t *writers_json(const struct single_writer *all)
     return list;
 }
 
+/* Returns its length. */
+static int64_t name_overlap(struct single_writer *all, size_t own, size_t other)
+{
+    const struct overlap *overlap = &all->overlaps[own * all->count + other];
+    const struct writer *early = &all->writers[own];
+    const struct writer *late = &all->writers[other];
+    int64_t length_ns = overlap->last_ns - late->first_ns;
+
+    if (overlap->rows == 0)
+        return 0;
+    reasons_add(&all->wrong,
+                "%s (timeline %u) accepted %" PRIu64 " writes until %+.0f ms, after %s (timeline "
+                "%u) had begun at %+.0f ms and accepted %" PRIu64 ": overlap %.0f ms",
+                all->walk.nodes[early->node], early->timeline, overlap->rows,
+                offset_ms(all, overlap->last_ns), all->walk.nodes[late->node], late->timeline,
+                offset_ms(all, late->first_ns), overlap->other_rows, evidence_ms(length_ns));
+    return length_ns;
+}
+
 /* Returns the longest overlap. */
 static int64_t name_overlaps(struct single_writer *all)
 {
     int64_t longest_ns = 0;
 
-    for (size_t i = 0; i < all->count * all->count; i++) {
-        const struct overlap *overlap = &all->overlaps[i];
-        if (overlap->rows == 0)
-            continue;
-        const struct writer *early = &all->writers[i / all->count];
-        const struct writer *late = &all->writers[i % all->count];
-        int64_t length_ns = overlap->last_ns - late->first_ns;
-        if (length_ns > longest_ns)
-            longest_ns = length_ns;
-        reasons_add(&all->wrong,
-                    "%s (timeline %u) accepted %" PRIu64 " writes until %+.0f ms, after %s "
-                    "(timeline %u) had begun at %+.0f ms and accepted %" PRIu64 ": overlap %.0f ms",
-                    all->walk.nodes[early->node], early->timeline, overlap->rows,
-                    offset_ms(all, overlap->last_ns), all->walk.nodes[late->node], late->timeline,
-                    offset_ms(all, late->first_ns), overlap->other_rows, evidence_ms(length_ns));
-    }
+    for (size_t own = 0; own < all->count; own++)
+        for (size_t other = 0; other < all->count; other++) {
+            int64_t length_ns = name_overlap(all, own, other);
+            if (length_ns > longest_ns)
+                longest_ns = length_ns;
+        }
     return longest_ns;
 }
 

@@ -90,7 +90,7 @@ static void write_fault(const struct writer *writer, const struct evidence_fault
         buffer_printf(writer->text, "; %s says %s", json_text(witness, "node", "?"),
                       json_text(witness, "state", "unknown"));
     }
-    if (fault->undone_ns != 0)
+    if (fault->holds && fault->undone_ns != 0)
         buffer_printf(writer->text, "; undone after %.3f s",
                       (double) (fault->undone_ns - fault->f0_ns) / 1000000000.0);
     buffer_puts(writer->text, "\n");
