@@ -120,7 +120,7 @@ static void configure(const struct throwaway *server)
     OWNED_FILE FILE *file = fopen(path, "we");
     ck_assert_ptr_nonnull(file);
     fprintf(file,
-            "listen_addresses = '127.0.0.1'\nport = %d\nunix_socket_directories = '%s'\n"
+            "listen_addresses = '*'\nport = %d\nunix_socket_directories = '%s'\n"
             "fsync = off\nshared_buffers = '16MB'\nmax_connections = 20\nwal_level = replica\n"
             "cluster_name = 'throwaway/1'\narchive_mode = on\narchive_command = '/bin/true'\n",
             THROWAWAY_PORT, server->folder);

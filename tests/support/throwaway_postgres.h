@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A real PostgreSQL of one test program: in a temporary folder, owned by user postgres, on a Unix
- * socket and on 127.0.0.1 of a network namespace that nobody else has.
+ * socket and on all addresses of a network namespace that nobody else has.
  *
  *     int main(void)
  *     {
