@@ -67,7 +67,7 @@ enum status needs_program(const char *name, const char *package, struct error *e
 {
     const char *path = getenv("PATH");
 
-    if (on_path(name, path != NULL ? path : "/usr/sbin:/usr/bin:/sbin:/bin"))
+    if (on_path(name, path != NULL ? path : "/bin:/usr/bin"))
         return STATUS_OK;
     error_set(err, STATUS_UNSUPPORTED, "the program %s is not on PATH", name);
     error_hint(err, "Install the package %s.", package);
