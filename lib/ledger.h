@@ -67,13 +67,19 @@ enum ledger_level { /* effective synchronous_commit of the session */
                     LEDGER_REMOTE_APPLY
 };
 
+/*
+ * `flags` is the role of the client (enum ledger_role) in every record that names one. A connection
+ * has one SESSION record and one more each time that its timeline or its durability changed; an
+ * outcome's timeline is the one that the transaction itself wrote to. An outcome of a client that
+ * has no connection names the node that it tried last.
+ */
 struct ledger_record {
     uint8_t kind, class, phase, flags;
     uint32_t client;
     uint64_t seq; /* dense per client, from 1 */
     int64_t scheduled_ns, sent_ns, done_ns;
     uint64_t lsn;      /* outcome: insert position read inside the transaction, 0 unknown */
-    uint32_t timeline; /* of the session's node when it connected; 0 unknown (a standby) */
+    uint32_t timeline; /* of the session's node; 0 unknown (a standby) */
     uint16_t node;     /* index in the header's list */
     char sqlstate[6];  /* five characters or empty */
     uint32_t crc;      /* CRC-32C of the bytes before it */

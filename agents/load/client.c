@@ -75,19 +75,20 @@ static void record_missed(struct client *client, uint64_t count, int64_t now_ns)
 
 /* --- the end of a transaction ---------------------------------------------------------------- */
 
+/* The live counters show what goes through the endpoint. */
 static void count_outcome(struct client *client, enum ledger_class class, int64_t now_ns)
 {
     struct load_counters *counters = client->worker->counters;
     int64_t latency_ns = now_ns - client->scheduled_ns;
 
+    if (client->group->role == LEDGER_DIRECT)
+        return;
     if (class != LEDGER_ACKED) {
         atomic_fetch_add_explicit(&counters->errors, 1, memory_order_relaxed);
         return;
     }
     atomic_fetch_add_explicit(&counters->acked, 1, memory_order_relaxed);
     histogram_record(&counters->latency, latency_ns > 0 ? (uint64_t) latency_ns / 1000 : 0);
-    if (client->group->role == LEDGER_DIRECT)
-        return;
     atomic_store_explicit(&counters->writer,
                           (uint64_t) (client->node + 1U) << 32 | client->timeline,
                           memory_order_relaxed);

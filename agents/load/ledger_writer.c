@@ -254,8 +254,10 @@ enum status ledger_writer_close(struct ledger_writer *writer, int64_t deadline_n
     atomic_store(&writer->state->finish, true);
     enum status status = process_reap(&writer->flusher, deadline_ns, &wait_status, err);
     if (status == STATUS_OK && wait_status != 0)
-        status = error_set(err, STATUS_SYSTEM, "the last flush of the ledger failed: %s",
-                           strerror(ledger_writer_failed(writer)));
+        status =
+            error_set(err, STATUS_SYSTEM, "the last flush of the ledger failed: %s",
+                      ledger_writer_failed(writer) != 0 ? strerror(ledger_writer_failed(writer))
+                                                        : "the process that flushes it is gone");
     if (status == STATUS_OK &&
         (ftruncate(writer->fd, (off_t) writer->position) != 0 || fsync(writer->fd) != 0))
         status = error_system(err, "cutting the ledger to its length");

@@ -31,7 +31,7 @@ void worker_break(struct worker *worker, const char *format, ...)
     struct load_counters *counters = worker->counters;
     va_list args;
 
-    if (!worker->broken && counters->error[0] == '\0') {
+    if (counters->error[0] == '\0') {
         va_start(args, format);
         vsnprintf(counters->error, sizeof(counters->error), format, args);
         va_end(args);
@@ -334,7 +334,7 @@ int worker_main(void *argument)
     descriptors_close_all_but(&order->control, 1);
     enum status status = work(&worker, order->control, &err);
     if (status != STATUS_OK) {
-        snprintf(worker.counters->error, sizeof(worker.counters->error), "%s", err.message);
+        worker_break(&worker, "%s", err.message); /* kept when it is the first reason */
         return 1;
     }
     atomic_store(&worker.counters->complete, true);
