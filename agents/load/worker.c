@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -331,6 +332,8 @@ int worker_main(void *argument)
                             .random = (order->plan->seed + order->index) << 1 | 1};
     struct error err = {0};
 
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error like a full disk */
     descriptors_close_all_but(&order->control, 1);
     enum status status = work(&worker, order->control, &err);
     if (status != STATUS_OK) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "agents/load/worker.h"
 #include "agents/method.h"
@@ -333,6 +334,20 @@ START_TEST(lost_flusher_ends_the_worker)
 }
 END_TEST
 
+START_TEST(no_room_for_a_ledger)
+{
+    struct rlimit limit = {.rlim_cur = 65536, .rlim_max = RLIM_INFINITY};
+
+    ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    do_call("load.start", json_pack("{s:s, s:{}}", "run", "test-run", "workload"));
+    turn_until(status_number("workers_alive") == 0, 5000);
+    const json_t *ended = end_load();
+    const json_t *worker = json_array_get(json_object_get(ended, "workers"), 0);
+    ck_assert(json_is_false(json_object_get(ended, "complete")));
+    ck_assert_ptr_nonnull(strstr(json_text(worker, "error", ""), "File too large"));
+}
+END_TEST
+
 /* As after the agent's restart: nothing runs, the ledgers are there. */
 START_TEST(stop_lists_what_an_earlier_agent_left)
 {
@@ -431,6 +446,7 @@ static Suite *suite(void)
     tcase_add_test(cases, managed_route);
     tcase_add_test(cases, killed_worker_is_noticed);
     tcase_add_test(cases, lost_flusher_ends_the_worker);
+    tcase_add_test(cases, no_room_for_a_ledger);
     tcase_add_test(cases, stop_lists_what_an_earlier_agent_left);
     tcase_add_test(cases, session_end_stops_the_load);
     tcase_add_test(cases, promotion_under_open_connections);
