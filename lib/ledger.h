@@ -26,7 +26,8 @@
 enum { LEDGER_VERSION = 1, LEDGER_HEADER_SIZE = 4096, LEDGER_NODES_MAX = 32 };
 
 enum ledger_kind {
-    LEDGER_SESSION = 1, /* connected: node, timeline, class = enum ledger_level, flags = role */
+    LEDGER_SESSION = 1, /* connected: node, timeline, class = enum ledger_level, flags = role (every
+                           record of a client says its role in flags) */
     LEDGER_SESSION_END, /* connection over: sqlstate when known */
     LEDGER_RESERVE,     /* durable before use: tokens seq .. lsn of this client may be sent */
     LEDGER_INTENT,      /* stored before COMMIT is sent: scheduled, sent (transaction begun) */

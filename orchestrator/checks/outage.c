@@ -82,10 +82,10 @@ static void read_record(struct reading *reading, const struct walk *walk)
 {
     const struct ledger_record *at = walk->at;
 
-    if (at->kind == LEDGER_MISSED)
-        reading->outage->missed += at->seq;
     if (walk->client == NULL || walk->client->role == LEDGER_DIRECT)
         return;
+    if (at->kind == LEDGER_MISSED)
+        reading->outage->missed += at->seq;
     if (at->kind != LEDGER_INTENT && at->kind != LEDGER_OUTCOME)
         return;
     note_begin(reading, walk);

@@ -61,6 +61,8 @@ static size_t add_client(struct walk *walk, uint32_t client)
     }
     size_t slot = walk->client_count++;
     walk->clients[slot] = (struct walk_client){.id = client, .file = walk->file};
+    if (walk->at->flags <= LEDGER_DIRECT) /* before its first session, too, it is what it is */
+        walk->clients[slot].role = (enum ledger_role) walk->at->flags;
     walk->table[place_of(walk, client)] = (uint32_t) slot + 1;
     return slot;
 }

@@ -169,6 +169,27 @@ START_TEST(probes_missing_at_the_edge)
 }
 END_TEST
 
+/* A direct probe that never connected is no endpoint probe: its failures say nothing here. */
+START_TEST(direct_probes_are_left_out)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+    struct ledger_record record = {.kind = LEDGER_OUTCOME,
+                                   .class = LEDGER_UNSENT,
+                                   .flags = LEDGER_DIRECT,
+                                   .client = RUN_DIRECT_N3 + 7,
+                                   .seq = 1,
+                                   .scheduled_ns = run_client_ns(RUN_END_MS * 3),
+                                   .done_ns = run_client_ns(6803)};
+
+    run_record(run, 1, record);
+    struct judged judged = run_judge(run, "failover-time", NULL);
+    ck_assert_msg(judged.result.verdict == VERDICT_PASS, "%s", judged.result.text);
+    ck_assert_double_eq_tol(detail(&judged, "outage_ms"), 1804, 5);
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
 START_TEST(no_clock_estimate)
 {
     struct run_builder *run = run_standard(&(struct run_plan){0});
@@ -250,6 +271,7 @@ TEST_MAIN("check failover-time", 60, NULL, NULL, outage_and_failover_time, over_
           failover_never_comes_and_the_bound_has_passed, load_ended_before_the_bound,
           unwanted_failover, restart_in_place, baseline_has_no_outage,
           workload_stopped_before_the_fault, load_began_after_the_fault, blind_across_the_outage,
-          blind_elsewhere, probes_missing_at_the_edge, no_clock_estimate, writes_stall_and_go_on,
-          writes_that_should_stall_go_on, a_stall_does_not_count_against_the_bound,
-          writes_should_continue, work_scheduled_before_the_fault_does_not_end_it)
+          blind_elsewhere, probes_missing_at_the_edge, direct_probes_are_left_out,
+          no_clock_estimate, writes_stall_and_go_on, writes_that_should_stall_go_on,
+          a_stall_does_not_count_against_the_bound, writes_should_continue,
+          work_scheduled_before_the_fault_does_not_end_it)
