@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "agents/agent.h"
+#include "agents/fingerprint.h"
 #include "agents/power.h"
 #include "agents/spool.h"
 #include "lib/clock.h"
@@ -13,7 +14,7 @@
 #include "lib/log.h"
 #include "lib/version.h"
 
-enum { POWER_TIMEOUT_MS = 120000 };
+enum { POWER_TIMEOUT_MS = 120000, FINGERPRINT_TIMEOUT_MS = 20000 };
 
 static enum status check_protocol(const json_t *params, struct error *err)
 {
@@ -150,5 +151,9 @@ const struct method agent_methods[] = {
                                              {"timeout_ms", 'i', false},
                                              {0}},
      .call = power},
+    {.name = "node.fingerprint",
+     .job = true,
+     .timeout_ms = FINGERPRINT_TIMEOUT_MS,
+     .call = node_fingerprint},
     {0},
 };

@@ -28,7 +28,7 @@
 #include "agents/guardian/supervise.h"
 #include "agents/guardian/writer.h"
 
-enum { EXIT_USAGE = 64, EXIT_BROKEN = 70, LOCK_PATIENCE_MS = 10000, LOCK_RETRY_MS = 50 };
+enum { EXIT_USAGE = 64, EXIT_BROKEN = 70, LOCK_PATIENCE_MS = 5000, LOCK_RETRY_MS = 50 };
 
 static struct guardian guardian; /* zeroed, and locked with everything else */
 
