@@ -192,12 +192,18 @@ void record_renew(struct guardian *guardian, struct record *record, int64_t leas
     clients_changed(guardian, record);
 }
 
+/* The first reason counts: a later one only tries again what failed. */
+static void set_who(struct record *record, const char *who)
+{
+    if (record->who[0] == '\0')
+        snprintf(record->who, sizeof record->who, "%s", who);
+}
+
 void record_close(struct guardian *guardian, struct record *record, const char *effect)
 {
     struct journal_line line = {.kind = JOURNAL_CLOSED, .at_ns = clock_boot_ns()};
 
-    if (record->who[0] == '\0')
-        snprintf(record->who, sizeof record->who, "agent");
+    set_who(record, "agent");
     snprintf(record->effect, sizeof record->effect, "%s", effect);
     record->state = RECORD_CLOSING;
     record->deadline_ns = line.at_ns;
@@ -211,13 +217,13 @@ void record_undo(struct guardian *guardian, struct record *record, const char *w
 {
     if (record->state == RECORD_OPENING) {
         record->abandoned = true; /* when its line is durable */
-        snprintf(record->who, sizeof record->who, "%s", who);
+        set_who(record, who);
         return;
     }
     if (record->state != RECORD_ARMED && record->state != RECORD_INJECTED &&
         record->state != RECORD_FAILED)
         return;
-    snprintf(record->who, sizeof record->who, "%s", who);
+    set_who(record, who);
     if (record->injector < 0) {
         undo_start(guardian, record);
         return;
@@ -248,7 +254,7 @@ static void opened(struct guardian *guardian, struct record *record, int errnum)
     record->state = RECORD_ARMED;
     bool awaited = clients_opened(guardian, record, NULL);
     if (!awaited || record->abandoned)
-        record_undo(guardian, record, record->who[0] != '\0' ? record->who : "death");
+        record_undo(guardian, record, "death");
     else
         clients_changed(guardian, record);
 }
