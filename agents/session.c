@@ -159,6 +159,8 @@ static enum status read_endpoint(struct session *session, const json_t *endpoint
     enum status status = json_read(endpoint, "session.open: endpoint", err, "{s:o, s:b !}", "hosts",
                                    &hosts, "managed", &managed);
 
+    if (status == STATUS_OK && !json_is_array(hosts))
+        status = error_set(err, STATUS_INVALID, "session.open: endpoint.hosts is no list");
     if (status != STATUS_OK)
         return status;
     size_t count = json_array_size(hosts);
