@@ -79,3 +79,22 @@ enum status files_copy(const char *from, const char *to, mode_t mode, struct fil
         return error_set(err, STATUS_INVALID, "%s is larger than %d bytes", from, FILE_SIZE_MAX);
     return files_write(to, buffer_text(&text), mode, owner, err);
 }
+
+void files_tail(const char *path, char *text, size_t size)
+{
+    struct stat about;
+    OWNED_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    text[0] = '\0';
+    if (fd < 0 || fstat(fd, &about) < 0)
+        return;
+    off_t from = about.st_size > (off_t) size - 1 ? about.st_size - (off_t) size + 1 : 0;
+    ssize_t length = pread(fd, text, size - 1, from);
+    text[length > 0 ? length : 0] = '\0';
+    /* Begin with a whole line, end without a line end. */
+    const char *line = from > 0 ? strchr(text, '\n') : NULL;
+    if (line != NULL)
+        memmove(text, line + 1, strlen(line + 1) + 1);
+    while (text[0] != '\0' && text[strlen(text) - 1] == '\n')
+        text[strlen(text) - 1] = '\0';
+}

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 #include "lib/loop.h"
 #include "lib/owned.h"
 #include "lib/process.h"
+#include "lib/title.h"
 #include "topologies/lab/node_mounts.h"
 #include "topologies/lab/switch.h"
 
@@ -211,7 +211,9 @@ static pid_t find_host_pid(int host_proc)
 {
     char text[24] = "";
 
-    return readlinkat(host_proc, "self", text, sizeof(text) - 1) > 0 ? (pid_t) atoi(text) : -1;
+    return readlinkat(host_proc, "self", text, sizeof(text) - 1) > 0
+               ? (pid_t) strtol(text, NULL, 10)
+               : -1;
 }
 
 static int by_number(const void *one, const void *other)
@@ -243,7 +245,7 @@ int node_main(void *argument)
     pid_t host_pid = find_host_pid(boot->host_proc);
 
     close_others(boot);
-    prctl(PR_SET_NAME, "ordeal-node");
+    title_set("ordeal-node %s/%s", boot->spec->name, boot->node->name);
     log_init(boot->node->name, LOG_INFO);
     if (boot_node(boot, host_pid, &err) == STATUS_OK && supervise(boot, &err) == STATUS_OK)
         return 0;

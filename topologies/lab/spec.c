@@ -311,7 +311,7 @@ enum status lab_spec_load(struct arena *arena, const char *path, const char *nam
                          errors->count == 1 ? "error" : "errors");
     if (name != NULL) {
         status = lab_check_name(name, err);
-        spec->name = name;
+        spec->name = arena_strdup(arena, name);
     }
     if (status == STATUS_OK)
         *ret_spec = spec;

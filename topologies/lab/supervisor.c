@@ -17,6 +17,7 @@
 #include "lib/log.h"
 #include "lib/namespace.h"
 #include "lib/owned.h"
+#include "lib/title.h"
 #include "topologies/lab/node.h"
 #include "topologies/lab/state.h"
 #include "topologies/lab/supervisor_state.h"
@@ -184,7 +185,7 @@ static int supervisor_main(void *argument)
                                     .started_ns = clock_boot_ns(),
                                     .power_agent.pidfd = -1};
 
-    prctl(PR_SET_NAME, "ordeal-lab");
+    title_set("ordeal-lab %s", start->spec->name);
     log_init("lab", LOG_INFO);
     enum status status = come_up(&supervisor, start, &err);
     err.code = status;

@@ -236,7 +236,7 @@ static enum status make_address(const char *lab, struct sockaddr_un *ret_address
     *ret_address = (struct sockaddr_un){.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof(ret_address->sun_path))
         return error_set(err, STATUS_INVALID, "%s is too long for a socket", path);
-    strcpy(ret_address->sun_path, path);
+    memcpy(ret_address->sun_path, path, strlen(path) + 1);
     return STATUS_OK;
 }
 
