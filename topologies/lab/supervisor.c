@@ -66,7 +66,6 @@ static enum status leave_caller(const char *lab, int *ready, struct error *err)
     clearenv();
     setenv("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", 1);
     setenv("LC_ALL", "C.UTF-8", 1);
-    setenv("HOME", "/root", 1);
     return chdir("/") == 0 ? STATUS_OK : error_system(err, "cannot change to /");
 }
 

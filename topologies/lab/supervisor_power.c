@@ -75,8 +75,9 @@ static const char *what_is_left(struct slot *slot)
     const char *lab = slot->supervisor->spec->name, *node = slot->node->name;
     int loops = 0;
 
-    /* Deadline 0: kill and thaw once more, and look. */
-    if (slot->init.pid > 0 || cgroup_kill(lab_cgroup(arena, lab, node, NULL), 0, NULL) != STATUS_OK)
+    /* Deadline 0: kill and thaw once more, and look. The init cannot end before the others have. */
+    enum status killed = cgroup_kill(lab_cgroup(arena, lab, node, NULL), 0, NULL);
+    if (slot->init.pid > 0 || killed != STATUS_OK)
         return "processes";
     if (volume_count_loops(lab_path(arena, lab, node), &loops, NULL) != STATUS_OK || loops > 0)
         return "loop devices";
