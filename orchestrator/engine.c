@@ -1,0 +1,504 @@
+/* SPDX-License-Identifier: MIT */
+#include "orchestrator/engine.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "lib/json.h"
+#include "lib/owned.h"
+#include "orchestrator/command.h"
+#include "orchestrator/engine_state.h"
+#include "orchestrator/reports/report.h"
+
+enum { CONNECT_MS = 15000, CLOSE_MS = 5000 };
+
+/* ---- small things ---- */
+
+void engine_phase(struct engine *engine, const char *phase)
+{
+    journal_event(engine->journal, "phase", json_pack("{s:s}", "phase", phase));
+    view_until(engine->view, 0);
+}
+
+static bool never(void *argument)
+{
+    (void) argument;
+    return false;
+}
+
+enum status engine_pause(struct engine *engine, int64_t ms, struct error *err)
+{
+    enum status status = cluster_wait(engine->cluster, never, NULL, deadline_in_ms(ms), err);
+
+    return status == STATUS_TIMEOUT ? STATUS_OK : status;
+}
+
+json_t *engine_params(const struct engine *engine)
+{
+    return json_pack("{s:s}", "run", engine->run);
+}
+
+void engine_fail(struct engine *engine, const struct error *reason)
+{
+    if (engine->failed.code == STATUS_OK)
+        engine->failed = *reason;
+}
+
+/* Journal who is what: all of them, or those that changed since the last event. */
+void engine_journal_members(struct engine *engine, const struct ha_state *state, bool all)
+{
+    for (size_t i = 0; i < state->count; i++) {
+        const struct ha_member *member = &state->members[i];
+        json_t *event = survey_member_json(member);
+        OWNED_JSON json_t *shape = json_copy(event);
+
+        json_object_del(shape, "lsn"); /* moves all the time */
+        if (all || !json_equal(shape, json_object_get(engine->members, member->node->name))) {
+            json_object_set(engine->members, member->node->name, shape);
+            journal_event(engine->journal, "member", event);
+        } else {
+            json_decref(event);
+        }
+    }
+}
+
+enum status engine_members(struct engine *engine, struct arena *arena, struct ha_state *ret_state,
+                           struct error *err)
+{
+    enum status status = engine->ha.driver->state(&engine->ha, arena, ret_state, err);
+
+    if (status == STATUS_OK)
+        engine_journal_members(engine, ret_state, true);
+    return status;
+}
+
+/* ---- what the run is told ---- */
+
+static void on_notification(void *argument, const struct topology_node *node, const char *method,
+                            const json_t *params)
+{
+    struct engine *engine = argument;
+
+    if (strcmp(method, "fault.undone") == 0)
+        injection_notified(engine, node, params);
+    else
+        load_notified(engine, node, method, params);
+}
+
+static void on_connection(void *argument, const struct topology_node *node, bool connected,
+                          const struct error *reason)
+{
+    struct engine *engine = argument;
+
+    if (connected)
+        journal_note(engine->journal, "connected to %s", node->name);
+    else
+        journal_note(engine->journal, "lost %s: %s", node->name, reason->message);
+}
+
+static void on_clock(void *argument, const struct topology_node *node, int64_t offset_ns,
+                     int64_t error_ns)
+{
+    struct engine *engine = argument;
+
+    journal_event(engine->journal, "clock",
+                  json_pack("{s:s, s:I, s:I}", "node", node->name, "offset_ns",
+                            (json_int_t) offset_ns, "error_ns", (json_int_t) error_ns));
+}
+
+static void on_ha_event(void *argument, const char *event, const char *node, json_t *details)
+{
+    struct engine *engine = argument;
+    json_t *members = json_pack("{s:s?}", "node", node);
+
+    if (details != NULL) {
+        json_object_update_missing(members, details);
+        json_decref(details);
+    }
+    journal_event(engine->journal, event, members);
+}
+
+static int64_t on_last_ack(void *argument)
+{
+    return load_last_ack_ns(argument);
+}
+
+static void on_signal(void *argument, int signal)
+{
+    struct engine *engine = argument;
+    struct error reason = {0};
+
+    error_set(&reason, STATUS_ABORTED, "interrupted by %s",
+              signal == SIGINT ? "SIGINT" : "SIGTERM");
+    journal_note(engine->journal, "%s; undoing what is active", reason.message);
+    cluster_abort(engine->cluster, &reason);
+}
+
+/* ---- beginning ---- */
+
+/* "20261130-141233-primary-kill-1a2b3c": sortable, readable and unique. */
+static void name_run(struct engine *engine)
+{
+    unsigned char noise[6];
+    char wall[WALL_TEXT_SIZE];
+
+    if (getrandom(noise, sizeof noise, 0) != (ssize_t) sizeof noise)
+        abort(); /* the kernel has always enough for six bytes */
+    clock_wall_text(clock_wall_ns(), wall);
+    for (size_t i = 0; i < sizeof noise; i++)
+        snprintf(engine->prefix + 2 * i, 3, "%02x", noise[i]);
+    snprintf(engine->run, sizeof engine->run, "%.4s%.2s%.2s-%.2s%.2s%.2s-%.40s-%.6s", wall,
+             wall + 5, wall + 8, wall + 11, wall + 14, wall + 17, engine->scenario->name,
+             engine->prefix);
+}
+
+static json_t *role_names(unsigned roles)
+{
+    static const struct {
+        unsigned role;
+        const char *name;
+    } names[] = {{ROLE_DATABASE, "database"},
+                 {ROLE_CLIENT, "client"},
+                 {ROLE_POWER, "power"},
+                 {ROLE_DCS, "dcs"},
+                 {ROLE_ARCHIVE, "archive"}};
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if ((roles & names[i].role) != 0)
+            json_array_append_new(list, json_string(names[i].name));
+    return list;
+}
+
+static json_t *topology_json(const struct topology *topology)
+{
+    json_t *nodes = json_array(), *hosts = json_array();
+
+    for (size_t i = 0; i < topology->node_count; i++) {
+        const struct topology_node *node = &topology->nodes[i];
+
+        json_array_append_new(nodes, json_pack("{s:s, s:s, s:s, s:o}", "name", node->name,
+                                               "address", node->address, "zone", node->zone,
+                                               "roles", role_names(node->roles)));
+    }
+    for (size_t i = 0; i < topology->endpoint.count; i++)
+        json_array_append_new(hosts, json_string(topology->endpoint.hosts[i]->name));
+    return json_pack("{s:s, s:{s:s, s:I}, s:{s:s, s:s, s:b, s:I}, s:{s:o, s:b}, s:o}", "name",
+                     topology->name, "promise", "durability", topology->promise.durability,
+                     "failover_ms", (json_int_t) topology->promise.failover_ms, "ha", "manager",
+                     topology->ha.manager, "fence", topology->ha.fence, "allow_loss",
+                     topology->ha.allow_loss, "detect_ms", (json_int_t) topology->ha.detect_ms,
+                     "endpoint", "hosts", hosts, "managed", topology->endpoint.managed, "nodes",
+                     nodes);
+}
+
+static void journal_start(struct engine *engine)
+{
+    char wall[WALL_TEXT_SIZE];
+
+    clock_wall_text(clock_wall_ns(), wall);
+    journal_event(engine->journal, "run.start",
+                  json_pack("{s:i, s:s, s:o, s:o, s:I, s:s, s:b}", "version", 1, "run", engine->run,
+                            "scenario", scenario_json(engine->scenario), "topology",
+                            topology_json(engine->topology), "seed",
+                            (json_int_t) engine->options->seed, "wall", wall, "strict",
+                            engine->options->strict));
+}
+
+static void list_loads(struct engine *engine)
+{
+    const struct topology *topology = engine->topology;
+
+    engine->loads = arena_array(engine->arena, topology->node_count, sizeof *engine->loads);
+    for (size_t i = 0; i < topology->node_count; i++)
+        if ((topology->nodes[i].roles & ROLE_CLIENT) != 0)
+            engine->loads[engine->load_count++].node = &topology->nodes[i];
+}
+
+static struct engine *engine_new(const struct engine_options *options)
+{
+    struct arena *arena = arena_new();
+    struct engine *engine = arena_alloc(arena, sizeof *engine);
+
+    engine->arena = arena;
+    engine->options = options;
+    engine->topology = options->topology;
+    engine->scenario = options->scenario;
+    engine->random = options->seed;
+    engine->members = json_object();
+    engine->fingerprints = json_object();
+    engine->outcome = "completed";
+    engine->clean = true;
+    engine->view = view_for_stderr();
+    name_run(engine);
+    list_loads(engine);
+    return engine;
+}
+
+static void engine_free(struct engine *engine)
+{
+    for (struct injection *injection = engine->injections; injection != NULL;
+         injection = injection->next) {
+        json_decref(injection->params);
+        json_decref(injection->result);
+        json_decref(injection->witness);
+        json_decref(injection->standbys);
+    }
+    json_decref(engine->members);
+    json_decref(engine->fingerprints);
+    journal_close(engine->journal);
+    view_free(engine->view);
+    arena_free(engine->arena);
+}
+
+static enum status find_driver(struct engine *engine, struct error *err)
+{
+    const char *name = engine->scenario->manager_must ? "observe" : engine->topology->ha.manager;
+
+    engine->ha = (struct ha){.driver = ha_find(name),
+                             .cluster = engine->cluster,
+                             .topology = engine->topology,
+                             .event = on_ha_event,
+                             .argument = engine,
+                             .last_ack = on_last_ack};
+    if (engine->ha.driver != NULL)
+        return STATUS_OK;
+    error_set(err, STATUS_REFUSED, "the topology's HA manager %s is not known", name);
+    error_hint(err, "Known are observe and manual.");
+    return STATUS_REFUSED;
+}
+
+static enum status connect_all(struct engine *engine, struct error *err)
+{
+    struct cluster_options options = {
+        .run = engine->run,
+        .events = {.notification = on_notification, .connection = on_connection, .clock = on_clock},
+        .argument = engine};
+    enum status status = cluster_new(engine->topology, &options, &engine->cluster, err);
+
+    if (status != STATUS_OK)
+        return status;
+    loop_on_signal(cluster_loop(engine->cluster), SIGINT, on_signal, engine);
+    loop_on_signal(cluster_loop(engine->cluster), SIGTERM, on_signal, engine);
+    status = find_driver(engine, err);
+    if (status == STATUS_OK)
+        status = cluster_wait_connected(engine->cluster, NULL, deadline_in_ms(CONNECT_MS), err);
+    return status;
+}
+
+/* ---- the run ---- */
+
+static bool clocks_known(void *argument)
+{
+    struct engine *engine = argument;
+    int64_t offset_ns, error_ns;
+
+    for (size_t i = 0; i < engine->topology->node_count; i++)
+        if (cluster_clock(engine->cluster, engine->topology->nodes[i].name, &offset_ns, &error_ns,
+                          NULL) != STATUS_OK)
+            return false;
+    return true;
+}
+
+/* Before anything is changed. Every failure here is a refusal, not an abort. */
+static enum status begin(struct engine *engine, struct error *err)
+{
+    engine_phase(engine, "preflight");
+    enum status status = connect_all(engine, err);
+
+    if (status != STATUS_OK) {
+        preflight_find(engine, "refuse", "connect", NULL, err->message, err->hint);
+        return status;
+    }
+    status = cluster_wait(engine->cluster, clocks_known, engine, deadline_in_ms(CONNECT_MS), err);
+    if (status == STATUS_OK)
+        status = preflight_run(engine, err);
+    if (status == STATUS_OK)
+        status = residue_before(engine, err);
+    return status;
+}
+
+static enum status work(struct engine *engine, struct error *err)
+{
+    enum status status = engine->ha.driver->begin(&engine->ha, err);
+
+    engine->ha_begun = status == STATUS_OK;
+    if (status == STATUS_OK)
+        status = load_begin(engine, engine->first_writer, err);
+    if (status == STATUS_OK)
+        status = load_baseline(engine, err);
+    if (status == STATUS_OK) {
+        steady_state(engine, "before");
+        status = method_run(engine, err);
+    }
+    return status;
+}
+
+static void set_outcome(struct engine *engine, const char *outcome, const struct error *reason)
+{
+    engine->outcome = outcome;
+    engine->reason = *reason;
+}
+
+/* From here on nothing stops before every node is as it was. */
+static void wind_up(struct engine *engine)
+{
+    struct error error = {0};
+
+    cluster_shield(engine->cluster);
+    if (recovery_run(engine, &error) != STATUS_OK)
+        journal_note(engine->journal, "recovery: %s", error.message);
+    if (engine->ha_begun)
+        engine->ha.driver->end(&engine->ha);
+    engine_phase(engine, "checks");
+    collect_run(engine);
+    if (load_drop(engine, &error) != STATUS_OK)
+        journal_note(engine->journal, "dropping the workload's tables: %s", error.message);
+    residue_after(engine);
+}
+
+static void close_sessions(struct engine *engine)
+{
+    struct cluster_request requests[64];
+    size_t count = 0;
+
+    for (size_t i = 0; i < engine->topology->node_count && count < 64; i++) {
+        const char *name = engine->topology->nodes[i].name;
+
+        if (cluster_connected(engine->cluster, name))
+            requests[count++] = (struct cluster_request){
+                .node = name,
+                .method = "session.close",
+                .params = json_pack("{s:s, s:b}", "run", engine->run, "purge", true),
+                .timeout_ms = CLOSE_MS};
+    }
+    cluster_call_all(engine->cluster, requests, count);
+    for (size_t i = 0; i < count; i++) {
+        if (requests[i].status != STATUS_OK)
+            journal_note(engine->journal, "closing the session of %s: %s", requests[i].node,
+                         requests[i].error.message);
+        json_decref(requests[i].result);
+    }
+}
+
+static void journal_end(struct engine *engine)
+{
+    json_t *end = json_pack("{s:s, s:b}", "outcome", engine->outcome, "clean", engine->clean);
+
+    if (engine->reason.message[0] != '\0')
+        json_object_set_new(end, "reason", json_string(engine->reason.message));
+    if (engine->reason.hint[0] != '\0')
+        json_object_set_new(end, "hint", json_string(engine->reason.hint));
+    journal_event(engine->journal, "run.end", end);
+}
+
+static void conduct(struct engine *engine)
+{
+    struct error error = {0};
+    enum status status = begin(engine, &error);
+
+    if (status != STATUS_OK) {
+        set_outcome(engine, status == STATUS_ABORTED ? "aborted" : "refused", &error);
+    } else {
+        engine->changed = true;
+        if (work(engine, &error) != STATUS_OK)
+            set_outcome(engine, "aborted", &error);
+        wind_up(engine);
+    }
+    if (engine->cluster != NULL) {
+        cluster_shield(engine->cluster);
+        close_sessions(engine);
+    }
+    if (engine->changed && engine->clean && journal_failure(engine->journal, &error) != STATUS_OK)
+        set_outcome(engine, "aborted", &error);
+    journal_end(engine);
+    cluster_free(engine->cluster);
+    engine->cluster = NULL;
+}
+
+static int code_of(const struct engine *engine)
+{
+    if (!engine->clean)
+        return EXIT_NOT_RECOVERED;
+    if (strcmp(engine->outcome, "refused") == 0)
+        return EXIT_REFUSED;
+    return strcmp(engine->outcome, "aborted") == 0 ? EXIT_ABORTED : EXIT_PASS;
+}
+
+static int worse(int left, int right)
+{
+    return left == EXIT_NOT_RECOVERED || right == EXIT_NOT_RECOVERED ? EXIT_NOT_RECOVERED : right;
+}
+
+/* A part of a profile or of repeats is judged without being printed. */
+static int silence_stdout(void)
+{
+    OWNED_FD int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+
+    fflush(stdout);
+    int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+    if (kept >= 0 && nowhere >= 0 && dup2(nowhere, STDOUT_FILENO) >= 0)
+        return kept;
+    if (kept >= 0)
+        close(kept);
+    return -1;
+}
+
+static void restore_stdout(int kept)
+{
+    if (kept < 0)
+        return;
+    fflush(stdout);
+    dup2(kept, STDOUT_FILENO);
+    close(kept);
+}
+
+/* The report judges the files alone; when it cannot, the run's own outcome stands. */
+static int report(const struct engine *engine)
+{
+    struct error error = {0};
+    int exit_code = code_of(engine);
+
+    if (engine->reason.message[0] != '\0') {
+        fprintf(stderr, "ordeal: %s: %s\n", engine->outcome, engine->reason.message);
+        if (engine->reason.hint[0] != '\0')
+            fprintf(stderr, "  %s\n", engine->reason.hint);
+    }
+    int stdout_fd = engine->options->quiet ? silence_stdout() : -1;
+    enum status status =
+        report_run(engine->options->folder, engine->options->json, &exit_code, &error);
+    restore_stdout(stdout_fd);
+    if (status != STATUS_OK) {
+        command_fail(&error);
+        return exit_code == EXIT_PASS ? EXIT_INTERNAL : exit_code;
+    }
+    return worse(code_of(engine), exit_code);
+}
+
+enum status engine_run(const struct engine_options *options, struct engine_result *ret_result,
+                       struct error *err)
+{
+    struct engine *engine = engine_new(options);
+    enum status status =
+        journal_open(options->folder, view_event, engine->view, &engine->journal, err);
+
+    if (status != STATUS_OK) {
+        engine_free(engine);
+        return status;
+    }
+    journal_start(engine);
+    conduct(engine);
+    journal_close(engine->journal);
+    engine->journal = NULL;
+    view_free(engine->view);
+    engine->view = NULL;
+    *ret_result = (struct engine_result){.exit_code = report(engine), .outcome = engine->outcome};
+    engine_free(engine);
+    return STATUS_OK;
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Insides of a run, shared by the files engine*.c, preflight.c, step.c and injection.c. Nobody else
+ * includes this.
+ */
+#ifndef ORDEAL_ORCHESTRATOR_ENGINE_STATE_H
+#define ORDEAL_ORCHESTRATOR_ENGINE_STATE_H
+
+#include "lib/clock.h"
+#include "orchestrator/engine.h"
+#include "orchestrator/journal.h"
+#include "orchestrator/survey.h"
+#include "orchestrator/view.h"
+#include "topologies/cluster.h"
+#include "topologies/ha/ha.h"
+
+enum { LOAD_SAMPLES = 16, STATE_MS = 3000, UNDO_MS = 60000, POWER_MS = 90000 };
+
+struct step_run;
+
+/* One fault on one node. */
+struct injection {
+    struct injection *next; /* of all of the run, newest first */
+    struct step_run *run;
+    const char *uid;
+    const struct topology_node *node;             /* that it acts on */
+    const struct topology_node *agent;            /* that executes it; its clock is f0's and f1's */
+    json_t *params, *result, *witness, *standbys; /* owned; standbys: gaps before it */
+    size_t witnesses_open;
+    loop_handle timer;
+    bool sent;      /* fault.inject went out: there may be something to undo */
+    bool journaled; /* fault.injected or fault.failed */
+    bool undoing, undone;
+    bool over; /* counts no longer for its step */
+};
+
+enum step_state { STEP_IDLE, STEP_SCHEDULED, STEP_RUNNING, STEP_ENDED };
+
+struct step_run {
+    struct engine *engine;
+    const struct step *step;
+    size_t index;
+    enum step_state state;
+    int64_t started_ns, ended_ns;
+    loop_handle timer;
+    size_t open; /* injections that are not over */
+};
+
+/* What one client node says about its load. */
+struct load_node {
+    const struct topology_node *node;
+    bool running, ended, complete;
+    int64_t workers;
+    int64_t now_ns, acked, p50_us, p99_us, last_ack_ns, blind_ms; /* of load.status */
+    double rate;
+    uint32_t timeline;
+    char writer[40];
+};
+
+struct load_sample {
+    int64_t at_ns, acked;
+};
+
+struct open_stop {
+    int64_t false_since_ns; /* 0: it holds */
+};
+
+struct engine {
+    const struct engine_options *options;
+    const struct topology *topology;
+    const struct scenario *scenario;
+    struct arena *arena;
+    char run[80], prefix[16];
+    uint64_t random;
+    struct journal *journal;
+    struct view *view;
+    struct cluster *cluster;
+    struct ha ha;
+    bool ha_begun;
+
+    size_t load_count;
+    struct load_node *loads;
+    struct load_sample samples[LOAD_SAMPLES];
+    size_t sample_count;
+    bool prepared; /* the workload's tables exist */
+
+    struct step_run *steps;
+    struct injection *injections;
+    int64_t method_ns; /* start of the method, 0 before */
+    bool surveying;
+    loop_handle survey_timer, stop_timer;
+    struct open_stop *stops;
+    struct error failed; /* of a step; ends the method */
+    json_t *members;     /* last event per node */
+    char first_writer[40];
+    uint32_t first_timeline;
+
+    json_t *fingerprints; /* before, per node */
+    const char *outcome;
+    struct error reason; /* why refused or aborted */
+    bool changed;        /* something on a node was changed */
+    bool clean;          /* every node confirmed */
+    char final_primary[40];
+};
+
+/* ---- engine.c ---- */
+void engine_phase(struct engine *engine, const char *phase);
+/* Turn the loop for so long; STATUS_ABORTED as every blocking call. */
+MUST_CHECK enum status engine_pause(struct engine *engine, int64_t ms, struct error *err);
+/* {"run": ...}, for methods that change a node. */
+json_t *engine_params(const struct engine *engine);
+/* A step or a full disk ends the method; the first reason counts. */
+void engine_fail(struct engine *engine, const struct error *reason);
+/* Asked fresh, journaled as `member` events. */
+MUST_CHECK enum status engine_members(struct engine *engine, struct arena *arena,
+                                      struct ha_state *ret_state, struct error *err);
+void engine_journal_members(struct engine *engine, const struct ha_state *state, bool all);
+
+/* ---- engine_load.c ---- */
+MUST_CHECK enum status load_begin(struct engine *engine, const char *primary, struct error *err);
+MUST_CHECK enum status load_baseline(struct engine *engine, struct error *err);
+MUST_CHECK enum status load_end(struct engine *engine, struct error *err);
+MUST_CHECK enum status load_drop(struct engine *engine, struct error *err);
+void load_notified(struct engine *engine, const struct topology_node *node, const char *method,
+                   const json_t *params);
+int64_t load_last_ack_ns(const struct engine *engine); /* orchestrator's clock, 0: none */
+int64_t load_acked_last_second(const struct engine *engine);
+double load_rate(const struct engine *engine);
+struct probe_view load_view(const struct engine *engine, const struct ha_state *state);
+/* Load whose writer or timeline is not the one of the baseline: a failover has been seen. */
+bool load_moved(const struct engine *engine);
+
+/* ---- engine_method.c ---- */
+MUST_CHECK enum status method_run(struct engine *engine, struct error *err);
+void steps_advance(struct engine *engine); /* schedule what has become due */
+
+/* ---- step.c, injection.c ---- */
+void step_begin(void *argument);
+void step_ended(struct step_run *run);
+void injection_start(struct step_run *run, const struct topology_node *node, json_t *params,
+                     const struct ha_state *state);
+void injection_undo(struct injection *injection);
+/* The guardian said that it undid one. */
+void injection_notified(struct engine *engine, const struct topology_node *node,
+                        const json_t *params);
+/* Blocking, at the end: everything that was sent and is not known to be undone. */
+MUST_CHECK enum status injections_undo_all(struct engine *engine, struct error *err);
+
+/* ---- engine_recovery.c ---- */
+MUST_CHECK enum status recovery_run(struct engine *engine, struct error *err);
+void steady_state(struct engine *engine, const char *when);
+
+/* ---- engine_collect.c, engine_integrity.c ---- */
+void collect_ledgers(struct engine *engine);
+void collect_run(struct engine *engine);
+void integrity_run(struct engine *engine, const char *primary);
+
+/* ---- engine_residue.c ---- */
+MUST_CHECK enum status residue_before(struct engine *engine, struct error *err);
+void residue_after(struct engine *engine);
+
+/* ---- preflight.c ---- */
+MUST_CHECK enum status preflight_run(struct engine *engine, struct error *err);
+/* One finding for the journal; STATUS_REFUSED when the level is "refuse". */
+void preflight_find(struct engine *engine, const char *level, const char *finding, const char *node,
+                    const char *text, const char *hint);
+
+#endif

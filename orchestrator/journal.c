@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+#include "orchestrator/journal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "lib/buffer.h"
+#include "lib/clock.h"
+#include "lib/owned.h"
+
+enum { LINE_MAX_BYTES = 4 * 1024 * 1024 };
+
+struct journal {
+    int events, schedule;
+    int64_t sequence, method_ns;
+    void (*watch)(void *argument, const json_t *event);
+    void *argument;
+    struct error failure; /* of the first line that could not be written */
+};
+
+static enum status create(const char *folder, const char *name, int *ret_fd, struct error *err)
+{
+    OWNED_BUFFER struct buffer path = BUFFER(8192);
+
+    buffer_printf(&path, "%s/%s", folder, name);
+    int fd = open(buffer_text(&path), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return error_system(err, "creating %s", buffer_text(&path));
+    *ret_fd = fd;
+    return STATUS_OK;
+}
+
+enum status journal_open(const char *folder, void (*watch)(void *argument, const json_t *event),
+                         void *argument, struct journal **ret_journal, struct error *err)
+{
+    struct journal *journal = calloc(1, sizeof *journal);
+
+    if (journal == NULL)
+        abort(); /* lib/arena.h says why */
+    journal->events = journal->schedule = -1;
+    journal->watch = watch;
+    journal->argument = argument;
+    enum status status = create(folder, "journal.ndjson", &journal->events, err);
+    if (status == STATUS_OK)
+        status = create(folder, "schedule.txt", &journal->schedule, err);
+    if (status != STATUS_OK) {
+        journal_close(journal);
+        return status;
+    }
+    *ret_journal = journal;
+    return STATUS_OK;
+}
+
+void journal_close(struct journal *journal)
+{
+    if (journal == NULL)
+        return;
+    if (journal->events >= 0) {
+        fsync(journal->events);
+        close(journal->events);
+    }
+    if (journal->schedule >= 0) {
+        fsync(journal->schedule);
+        close(journal->schedule);
+    }
+    free(journal);
+}
+
+/* Whole or not at all: half a line in the middle would make the journal unreadable. */
+static void write_line(struct journal *journal, int fd, const char *what, struct buffer *line)
+{
+    if (journal->failure.code != STATUS_OK)
+        return;
+    off_t before = lseek(fd, 0, SEEK_END);
+    errno = 0;
+    ssize_t written = write(fd, buffer_text(line), line->length);
+    if (written == (ssize_t) line->length)
+        return;
+    error_system(&journal->failure, "writing %s", what);
+    error_hint(&journal->failure, "Is the disk under the run directory full?");
+    if (written > 0 && ftruncate(fd, before) != 0)
+        error_detail(&journal->failure, "its last line is cut off");
+}
+
+void journal_event(struct journal *journal, const char *event, json_t *members)
+{
+    OWNED_BUFFER struct buffer line = BUFFER(LINE_MAX_BYTES);
+    OWNED_JSON json_t *object =
+        json_pack("{s:I, s:I, s:s}", "seq", (json_int_t) ++journal->sequence, "t",
+                  (json_int_t) clock_boot_ns(), "event", event);
+
+    if (members != NULL) {
+        json_object_update_missing(object, members);
+        json_decref(members);
+    }
+    OWNED_MEMORY char *text = json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(12));
+    if (text == NULL)
+        abort(); /* no memory, or an event that is no JSON: a bug */
+    buffer_printf(&line, "%s\n", text);
+    write_line(journal, journal->events, "journal.ndjson", &line);
+    if (journal->watch != NULL)
+        journal->watch(journal->argument, object);
+}
+
+void journal_note(struct journal *journal, const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    journal_event(journal, "note", json_pack("{s:s}", "text", text));
+}
+
+void journal_method_begins(struct journal *journal)
+{
+    journal->method_ns = clock_boot_ns();
+}
+
+void journal_schedule(struct journal *journal, const char *step, const char *action,
+                      const char *fault, const char *node, const json_t *params)
+{
+    OWNED_BUFFER struct buffer line = BUFFER(LINE_MAX_BYTES);
+    OWNED_MEMORY char *text =
+        json_dumps(params, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(12));
+    int64_t offset_ms = (clock_boot_ns() - journal->method_ns) / NS_PER_MS;
+
+    buffer_printf(&line, "%" PRId64 " %s %s %s %s %s\n", offset_ms, step, action, fault, node,
+                  text != NULL ? text : "{}");
+    write_line(journal, journal->schedule, "schedule.txt", &line);
+}
+
+enum status journal_failure(const struct journal *journal, struct error *err)
+{
+    if (journal->failure.code != STATUS_OK && err != NULL)
+        *err = journal->failure;
+    return journal->failure.code;
+}
