@@ -326,11 +326,12 @@ static enum status begin(struct engine *engine, struct error *err)
 
 static enum status work(struct engine *engine, struct error *err)
 {
-    enum status status = engine->ha.driver->begin(&engine->ha, err);
+    enum status status = load_begin(engine, engine->first_writer, err);
 
-    engine->ha_begun = status == STATUS_OK;
-    if (status == STATUS_OK)
-        status = load_begin(engine, engine->first_writer, err);
+    if (status == STATUS_OK) { /* a driver that routes opens the endpoint here */
+        status = engine->ha.driver->begin(&engine->ha, err);
+        engine->ha_begun = status == STATUS_OK;
+    }
     if (status == STATUS_OK)
         status = load_baseline(engine, err);
     if (status == STATUS_OK) {

@@ -201,19 +201,6 @@ static enum status on_each_load(struct engine *engine, const char *method,
     return status;
 }
 
-static enum status open_endpoint(struct engine *engine, const char *primary, struct error *err)
-{
-    for (size_t i = 0; engine->topology->endpoint.managed && i < engine->load_count; i++) {
-        json_t *params =
-            json_pack("{s:s, s:b, s:s}", "run", engine->run, "open", true, "host", primary);
-        enum status status = cluster_call(engine->cluster, engine->loads[i].node->name,
-                                          "load.route", params, START_MS, NULL, err);
-        if (status != STATUS_OK)
-            return status;
-    }
-    return STATUS_OK;
-}
-
 static void journal_load_start(struct engine *engine)
 {
     json_t *nodes = json_array();
@@ -239,9 +226,6 @@ enum status load_begin(struct engine *engine, const char *primary, struct error 
     if (status != STATUS_OK)
         return error_context(err, "starting the load");
     journal_load_start(engine);
-    status = open_endpoint(engine, primary, err);
-    if (status != STATUS_OK)
-        return error_context(err, "opening the endpoint on %s", primary);
     return STATUS_OK;
 }
 
