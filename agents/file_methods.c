@@ -16,11 +16,16 @@
 
 enum { READ_MAX = 1024 * 1024, NAME_LENGTH_MAX = 128 };
 
+/* The folder within a spool that the load keeps its ledgers in. */
+static const char ledger_prefix[] = "ledger/";
+
 enum status spool_check_name(const char *name, struct error *err)
 {
-    size_t length = strlen(name);
+    bool inner = strncmp(name, ledger_prefix, sizeof ledger_prefix - 1) == 0;
+    const char *base = inner ? name + sizeof ledger_prefix - 1 : name;
+    size_t length = strlen(base);
 
-    if (length == 0 || length > NAME_LENGTH_MAX || name[0] == '.' || strchr(name, '/') != NULL)
+    if (length == 0 || length > NAME_LENGTH_MAX || base[0] == '.' || strchr(base, '/') != NULL)
         return error_set(err, STATUS_REFUSED, "'%.64s' is not the name of a file in the spool",
                          name);
     return STATUS_OK;
@@ -35,8 +40,8 @@ static int open_spool(const char *spool, struct error *err)
     return fd;
 }
 
-/* Takes the descriptor. */
-static enum status list_folder(int fd, json_t *files, struct error *err)
+/* Takes the descriptor; `prefix` goes before each name. */
+static enum status list_folder(int fd, const char *prefix, json_t *files, struct error *err)
 {
     OWNED_DIR DIR *folder = fdopendir(fd);
     const struct dirent *entry;
@@ -50,8 +55,8 @@ static enum status list_folder(int fd, json_t *files, struct error *err)
         if (entry->d_name[0] != '.' &&
             fstatat(dirfd(folder), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
             S_ISREG(info.st_mode))
-            json_array_append_new(files, json_pack("{s:s, s:I}", "name", entry->d_name, "size",
-                                                   (json_int_t) info.st_size));
+            json_array_append_new(files, json_pack("{s:s+, s:I}", "name", prefix, entry->d_name,
+                                                   "size", (json_int_t) info.st_size));
     return STATUS_OK;
 }
 
@@ -62,7 +67,12 @@ static enum status file_list(const struct method_call *call, json_t **ret_result
 
     if (fd < 0)
         return STATUS_SYSTEM;
-    enum status status = list_folder(fd, files, err);
+    int inner = openat(fd, "ledger", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    enum status status = list_folder(fd, "", files, err);
+    if (inner >= 0 && status == STATUS_OK)
+        status = list_folder(inner, ledger_prefix, files, err);
+    else if (inner >= 0)
+        close(inner);
     if (status == STATUS_OK)
         *ret_result = json_pack("{s:O}", "files", files);
     return status;
@@ -123,6 +133,20 @@ static enum status file_read(const struct method_call *call, json_t **ret_result
     return STATUS_OK;
 }
 
+static enum status remove_files(int folder_fd, struct error *err);
+
+static enum status remove_folder(int outer_fd, const char *name, struct error *err)
+{
+    OWNED_FD int fd = openat(outer_fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (fd < 0)
+        return error_system(err, "opening folder %s of a spool", name);
+    enum status status = remove_files(fd, err);
+    if (status == STATUS_OK && unlinkat(outer_fd, name, AT_REMOVEDIR) != 0)
+        status = error_system(err, "removing folder %s of a spool", name);
+    return status;
+}
+
 static enum status remove_files(int folder_fd, struct error *err)
 {
     int copy = dup(folder_fd); /* closedir() closes what it reads from */
@@ -131,10 +155,13 @@ static enum status remove_files(int folder_fd, struct error *err)
 
     if (folder == NULL)
         return error_system(err, "listing a spool");
-    while ((entry = readdir(folder)) != NULL)
-        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-            unlinkat(folder_fd, entry->d_name, 0) != 0)
+    while ((entry = readdir(folder)) != NULL) {
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            unlinkat(folder_fd, entry->d_name, 0) == 0)
+            continue;
+        if (errno != EISDIR || remove_folder(folder_fd, entry->d_name, err) != STATUS_OK)
             return error_system(err, "removing %s of a spool", entry->d_name);
+    }
     return STATUS_OK;
 }
 
