@@ -51,9 +51,9 @@ static void print_others(const struct topology *topology, const struct cluster *
     }
 }
 
-static size_t print_faults(const struct topology *topology, struct cluster *cluster)
+static void print_faults(const struct topology *topology, struct cluster *cluster)
 {
-    size_t total = 0;
+    size_t total = 0, asked = 0;
 
     for (size_t i = 0; i < topology->node_count; i++) {
         const char *name = topology->nodes[i].name;
@@ -63,6 +63,7 @@ static size_t print_faults(const struct topology *topology, struct cluster *clus
         if (!cluster_connected(cluster, name) ||
             cluster_call(cluster, name, "fault.list", NULL, LIST_MS, &result, &error) != STATUS_OK)
             continue;
+        asked++;
         const json_t *faults = json_object_get(result, "faults");
         for (size_t j = 0; j < json_array_size(faults); j++) {
             const json_t *fault = json_array_get(faults, j);
@@ -73,9 +74,11 @@ static size_t print_faults(const struct topology *topology, struct cluster *clus
             total++;
         }
     }
-    if (total == 0)
+    if (asked < topology->node_count)
+        printf("%zu of %zu nodes told their faults; another run may hold the others\n", asked,
+               topology->node_count);
+    else if (total == 0)
         puts("no fault is active");
-    return total;
 }
 
 static enum status show(struct arena *arena, const struct invocation *invocation, struct error *err)

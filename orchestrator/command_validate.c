@@ -47,7 +47,7 @@ static int validate_one(struct arena *arena, const char *name, const struct topo
         printf("%s: valid\n", path);
     else if (errors.count == 0)
         return command_fail(&err);
-    return status == STATUS_OK ? EXIT_PASS : EXIT_USAGE;
+    return status == STATUS_OK ? EXIT_PASS : EXIT_REFUSED;
 }
 
 static int run_validate(const struct invocation *invocation)

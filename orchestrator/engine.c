@@ -129,6 +129,15 @@ static int64_t on_last_ack(void *argument)
     return load_last_ack_ns(argument);
 }
 
+/* The first reason stands. */
+static void set_outcome(struct engine *engine, const char *outcome, const struct error *reason)
+{
+    if (engine->reason.message[0] != '\0')
+        return;
+    engine->outcome = outcome;
+    engine->reason = *reason;
+}
+
 static void on_signal(void *argument, int signal)
 {
     struct engine *engine = argument;
@@ -136,7 +145,10 @@ static void on_signal(void *argument, int signal)
 
     error_set(&reason, STATUS_ABORTED, "interrupted by %s",
               signal == SIGINT ? "SIGINT" : "SIGTERM");
-    journal_note(engine->journal, "%s; undoing what is active", reason.message);
+    journal_note(engine->journal, "%s; %s", reason.message,
+                 engine->winding_up ? "already putting everything back" : "undoing what is active");
+    if (engine->changed)
+        set_outcome(engine, "aborted", &reason);
     cluster_abort(engine->cluster, &reason);
 }
 
@@ -341,17 +353,12 @@ static enum status work(struct engine *engine, struct error *err)
     return status;
 }
 
-static void set_outcome(struct engine *engine, const char *outcome, const struct error *reason)
-{
-    engine->outcome = outcome;
-    engine->reason = *reason;
-}
-
 /* From here on nothing stops before every node is as it was. */
 static void wind_up(struct engine *engine)
 {
     struct error error = {0};
 
+    engine->winding_up = true;
     cluster_shield(engine->cluster);
     if (recovery_run(engine, &error) != STATUS_OK)
         journal_note(engine->journal, "recovery: %s", error.message);

@@ -98,6 +98,7 @@ struct engine {
     json_t *fingerprints; /* before, per node */
     const char *outcome;
     struct error reason; /* why refused or aborted */
+    bool winding_up;     /* undoing has begun: signals change nothing any more */
     bool changed;        /* something on a node was changed */
     bool clean;          /* every node confirmed */
     char final_primary[40];

@@ -12,6 +12,7 @@
 #include "lib/json.h"
 #include "lib/owned.h"
 #include "orchestrator/engine_state.h"
+#include "orchestrator/plan.h"
 
 enum {
     ASK_MS = 15000,
@@ -227,7 +228,7 @@ static enum status look_at_cluster(struct looking *looking, struct error *err)
 
         if (!member->running)
             refuse(looking, "postgres-down", member->node->name,
-                   "Start PostgreSQL there, or repair it, and try again.", "PostgreSQL: %s",
+                   "Start PostgreSQL there, or repair it, and try again.", "%s",
                    problem_of(member));
     }
     if (looking->state.paused)
@@ -384,6 +385,26 @@ static void look_at_folder(struct looking *looking)
                LOCAL_MIB_MIN);
 }
 
+/* ---- the plan on this cluster ---- */
+
+/*
+ * On a healthy cluster every target has nodes and no two faults exclude each other; a step that
+ * will not find its target is better known now.
+ */
+static void look_at_plan(struct looking *looking)
+{
+    OWNED_BUFFER struct buffer text = BUFFER(1024 * 1024);
+    struct engine *engine = looking->engine;
+    struct error error = {0};
+
+    if (looking->state.primary == NULL ||
+        plan_text(looking->arena, engine->scenario, engine->topology, &looking->state,
+                  engine->options->seed, &text, &error) == STATUS_OK)
+        return;
+    refuse(looking, "plan", NULL, "`ordeal plan` shows what each step would act on.", "%s",
+           error.message);
+}
+
 enum status preflight_run(struct engine *engine, struct error *err)
 {
     OWNED_ARENA struct arena *arena = arena_new();
@@ -395,6 +416,7 @@ enum status preflight_run(struct engine *engine, struct error *err)
     enum status status = look_at_cluster(&looking, err);
     if (status != STATUS_OK)
         return status;
+    look_at_plan(&looking);
     look_at_settings(&looking);
     if (looking.refusals == 0)
         return journal_failure(engine->journal, err);

@@ -565,7 +565,8 @@ enum status scenario_load(struct arena *arena, const char *path, const struct to
     if (status == STATUS_OK) {
         read_either(arena, path, root, topology, errors, &file);
         if (errors->count != before)
-            status = error_set(err, STATUS_INVALID, "%s: %zu errors", path, errors->count - before);
+            status = error_set(err, STATUS_INVALID, "%s is not valid: %zu error%s", path,
+                               errors->count - before, errors->count - before == 1 ? "" : "s");
     }
     if (outer != NULL)
         errors->file = outer; /* a profile's own errors come after those of its parts */

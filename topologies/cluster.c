@@ -464,6 +464,7 @@ static bool concerns(const struct connect_wait *wait, const struct link *link)
     return wait->node == NULL || strcmp(link->node->name, wait->node) == 0;
 }
 
+/* Another attempt will not change these. */
 static bool is_final(enum status code)
 {
     return code == STATUS_REFUSED || code == STATUS_PROTOCOL || code == STATUS_CONFLICT ||
@@ -495,8 +496,9 @@ static enum status say_missing(const struct connect_wait *wait, struct error *er
     for (size_t i = 0; i < wait->cluster->count; i++) {
         const struct link *link = &wait->cluster->links[i];
 
-        if (!concerns(wait, link) || link->state == LINK_READY)
-            continue;
+        if (!concerns(wait, link) || link->state == LINK_READY ||
+            (wait->hopeless && !is_final(link->reason.code)))
+            continue; /* those that were only late do not matter beside one that refused */
         buffer_printf(&text, "%s%s at %s:%" PRId64 ": %s", first != NULL ? "; " : "",
                       link->node->name, link->node->address, link->node->agent_port,
                       link->reason.message);

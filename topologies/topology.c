@@ -542,7 +542,8 @@ enum status topology_load(struct arena *arena, const char *path, struct topology
     loading.topology->file = arena_strdup(arena, path);
     read_root(&loading, root);
     if (errors->count != before)
-        return error_set(err, STATUS_INVALID, "%s: %zu errors", path, errors->count - before);
+        return error_set(err, STATUS_INVALID, "%s is not valid: %zu error%s", path,
+                         errors->count - before, errors->count - before == 1 ? "" : "s");
     *ret_topology = loading.topology;
     return STATUS_OK;
 }
