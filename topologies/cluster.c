@@ -21,7 +21,7 @@ enum {
     RETRY_MS = 300,
     OPEN_MS = 5000,
     CLOSE_MS = 2000,
-    SILENCE_MS = 5000, /* without an answer to a heartbeat: dial again */
+    SILENCE_MS = 3000, /* without an answer to a heartbeat: dial again */
     QUICK_BEATS = 5,
     DRIFT_PPM = 50 /* two undisciplined crystals differ by no more */
 };
