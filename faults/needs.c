@@ -22,14 +22,15 @@ enum status needs_database(const struct fault_context *context, struct error *er
 enum status needs_capability(int capability, const char *name, struct error *err)
 {
     OWNED_FILE FILE *file = fopen("/proc/self/status", "re");
-    unsigned long long effective = 0;
+    static const char label[] = "CapEff:\t";
+    uint64_t effective = 0;
     char line[256];
 
     if (file == NULL)
         return error_system(err, "opening /proc/self/status");
     while (fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "CapEff: %llx", &effective) == 1)
-            break;
+        if (strncmp(line, label, sizeof label - 1) == 0)
+            effective = strtoull(line + sizeof label - 1, NULL, 16);
     if ((effective >> capability & 1) != 0)
         return STATUS_OK;
     error_set(err, STATUS_UNSUPPORTED, "this process does not have %s", name);

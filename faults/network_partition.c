@@ -13,6 +13,7 @@
  */
 #include <linux/capability.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -291,16 +292,25 @@ static enum status supported(const struct fault_context *context, const json_t *
     return STATUS_UNSUPPORTED;
 }
 
-/* proc_net_tcp(5): local address and state are fields 2 and 4; 0A is LISTEN. */
+/* proc_net_tcp(5): "sl: address:PORT address:port STATE ..." in hexadecimal; 0A is LISTEN. */
+static bool is_listener(const char *line, int port)
+{
+    const char *local = strchr(line, ':');
+    const char *colon = local == NULL ? NULL : strchr(local + 1, ':');
+    const char *remote = colon == NULL ? NULL : strchr(colon + 1, ':');
+    const char *state = remote == NULL ? NULL : strchr(remote, ' ');
+
+    return state != NULL && strtoul(colon + 1, NULL, 16) == (unsigned long) port &&
+           strtoul(state, NULL, 16) == 0x0a;
+}
+
 static bool listens_in(const char *path, int port)
 {
     OWNED_FILE FILE *file = fopen(path, "re");
-    unsigned local = 0, state = 0;
     char line[512];
 
     while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, " %*d: %*[0-9A-Fa-f]:%x %*s %x", &local, &state) == 2 &&
-            local == (unsigned) port && state == 0x0a)
+        if (is_listener(line, port))
             return true;
     return false;
 }

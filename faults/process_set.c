@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "faults/process_set.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "faults/needs.h"
 #include "lib/json.h"
@@ -160,16 +162,17 @@ bool process_set_has(const struct pg_processes *set, struct process_id id)
 
 pid_t process_parent(struct process_id id)
 {
-    char path[48], text[1024];
-    int parent = 0;
+    char path[48], text[1024] = "";
 
     snprintf(path, sizeof path, "/proc/%d/stat", (int) id.pid);
-    OWNED_FILE FILE *file = fopen(path, "re");
-    if (file == NULL || fgets(text, sizeof text, file) == NULL)
+    OWNED_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || read(fd, text, sizeof text - 1) <= 0)
         return 0;
+    /* proc(5): "pid (name) state parent", and the name may hold anything */
     const char *after = strrchr(text, ')');
-    if (after == NULL || sscanf(after + 1, " %*c %d", &parent) != 1)
+    if (after == NULL || strlen(after) < 5)
         return 0;
+    pid_t parent = (pid_t) strtol(after + 4, NULL, 10);
     /* looked at after reading, so that the parent is that very process's */
     return process_alive(id) ? parent : 0;
 }

@@ -95,7 +95,7 @@ static enum status outcome_of(int errnum, const struct tcp_probe *probe,
 /* The probe has an outcome; while the attempt goes on it is "silent" and *ret_fd is open. */
 static enum status begin(struct tcp_probe *probe, int *ret_fd, struct error *err)
 {
-    struct destination destination;
+    struct destination destination = {0};
     enum status status = resolve(probe->address, probe->port, &destination, err);
 
     if (status != STATUS_OK)

@@ -138,15 +138,15 @@ struct search {
 
 static pid_t postmaster_of_file(const char *data_directory)
 {
-    char path[PATH_MAX];
-    int pid = 0;
+    char path[PATH_MAX], line[32] = "";
 
     if (snprintf(path, sizeof path, "%s/postmaster.pid", data_directory) >= (int) sizeof path)
         return 0;
-    OWNED_FILE FILE *file = fopen(path, "re");
-    if (file == NULL || fscanf(file, "%d", &pid) != 1 || pid <= 1)
+    OWNED_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || read(fd, line, sizeof line - 1) <= 0)
         return 0;
-    return pid;
+    long pid = strtol(line, NULL, 10);
+    return pid > 1 && pid <= INT_MAX ? (pid_t) pid : 0;
 }
 
 /* An erased folder's name, as the kernel still knows it: "/path (deleted)". */

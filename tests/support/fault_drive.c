@@ -18,15 +18,21 @@ static void must(const struct fault *fault, const char *what, enum status status
                      err->detail, err->hint);
 }
 
+void drive_quotes(const char *text, char *json)
+{
+    for (; *text != '\0'; text++)
+        *json++ = *text == '\'' ? '"' : *text;
+    *json = '\0';
+}
+
 json_t *drive_params(const struct fault *fault, const char *text)
 {
-    OWNED_MEMORY char *copy = strdup(text);
+    char copy[512];
     struct error err = {0};
     json_t *params = NULL;
 
-    for (char *c = copy; *c != '\0'; c++)
-        if (*c == '\'')
-            *c = '"';
+    ck_assert_uint_lt(strlen(text), sizeof copy);
+    drive_quotes(text, copy);
     must(fault, "JSON of a test", json_parse_text(copy, strlen(copy), &params, &err), &err);
     must(fault, "validate", fault_validate(fault, params, &err), &err);
     return params;

@@ -8,6 +8,8 @@
 
 #include "faults/fault.h"
 
+/* JSON with ' for ": easier to write in C. `json` has room for all of it. */
+void drive_quotes(const char *text, char *json);
 /* Parameters from JSON text with ' for ", validated and completed. */
 json_t *drive_params(const struct fault *fault, const char *text);
 /* validate -> supported -> prepare; the record, as it comes back from a journal. */

@@ -24,6 +24,8 @@
 
 #define PROGRAMS "/usr/lib/postgresql/15/bin/"
 
+static const char initdb[] = PROGRAMS "initdb", pg_ctl[] = PROGRAMS "pg_ctl";
+
 static void must_run(const char *const *argv, const char *user)
 {
     struct error err = {0};
@@ -134,9 +136,9 @@ void throwaway_start(struct throwaway *server)
     ck_assert_ptr_nonnull(mkdtemp(server->folder));
     ck_assert_int_eq(chown(server->folder, owner->pw_uid, owner->pw_gid), 0);
     snprintf(server->data, sizeof server->data, "%s/data", server->folder);
-    const char *argv[] = {PROGRAMS "initdb", "--no-sync",       "--auth=trust",
-                          "--locale=C",      "--encoding=UTF8", "--username=postgres",
-                          "--pgdata",        server->data,      NULL};
+    const char *argv[] = {initdb,       "--no-sync",       "--auth=trust",
+                          "--locale=C", "--encoding=UTF8", "--username=postgres",
+                          "--pgdata",   server->data,      NULL};
     must_run(argv, "postgres");
     configure(server);
     throwaway_restart(server);
@@ -147,8 +149,8 @@ void throwaway_restart(struct throwaway *server)
     char log[128];
 
     snprintf(log, sizeof log, "%s/log", server->folder);
-    const char *argv[] = {PROGRAMS "pg_ctl", "start", "--wait", "--silent", "--pgdata",
-                          server->data,      "--log", log,      NULL};
+    const char *argv[] = {pg_ctl,       "start", "--wait", "--silent", "--pgdata",
+                          server->data, "--log", log,      NULL};
     must_run(argv, "postgres");
 }
 

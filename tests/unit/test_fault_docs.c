@@ -5,6 +5,7 @@
  */
 #include <check.h>
 #include <dirent.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,10 +29,10 @@ static const char *read_page(const struct fault *fault)
     char path[128];
 
     snprintf(path, sizeof path, FOLDER "/%s.md", fault->name);
-    OWNED_FILE FILE *file = fopen(path, "re");
-    ck_assert_msg(file != NULL, "there is no %s", path);
-    size_t length = fread(page, 1, sizeof page - 1, file);
-    ck_assert_uint_lt(length, sizeof page - 1);
+    OWNED_FD int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ck_assert_msg(fd >= 0, "there is no %s", path);
+    ssize_t length = read(fd, page, sizeof page - 1);
+    ck_assert(length > 0 && (size_t) length < sizeof page - 1);
     page[length] = '\0';
     return page;
 }

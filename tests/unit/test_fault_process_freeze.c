@@ -181,19 +181,28 @@ START_TEST(one_that_runs_again_is_partial)
 }
 END_TEST
 
-/* A postmaster that forks all the time; the record is old when the fault comes. */
-START_TEST(children_born_meanwhile_are_frozen_and_thawed)
+/* Who keeps asking for sessions, so that the postmaster forks all the time. */
+static pid_t start_connecting(void)
 {
-    OWNED_JSON json_t *record = prepare("everything", methods[_i]);
     pid_t pid = fork();
 
     ck_assert_int_ge(pid, 0);
-    for (int64_t n = 0; pid == 0; n++) {
+    if (pid != 0)
+        return pid;
+    for (;;) {
         char target[192];
         snprintf(target, sizeof target, "host=%s port=%d user=postgres dbname=postgres",
                  server.folder, THROWAWAY_PORT);
         PQfinish(PQconnectdb(target));
     }
+}
+
+/* A postmaster that forks all the time; the record is old when the fault comes. */
+START_TEST(children_born_meanwhile_are_frozen_and_thawed)
+{
+    OWNED_JSON json_t *record = prepare("everything", methods[_i]);
+    pid_t pid = start_connecting();
+
     PGconn *later = throwaway_connect(&server);
     drive_inject(fault, &context, record);
     drive_expect(fault, &context, record, EFFECT_ACTIVE);

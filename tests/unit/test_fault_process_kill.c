@@ -53,12 +53,10 @@ static const struct {
 
 START_TEST(wrong_parameters_are_refused)
 {
-    OWNED_MEMORY char *text = strdup(wrong[_i].params);
     struct error err = {0};
+    char text[128];
 
-    for (char *c = text; *c != '\0'; c++)
-        if (*c == '\'')
-            *c = '"';
+    drive_quotes(wrong[_i].params, text);
     OWNED_JSON json_t *params = json_loads(text, 0, NULL);
     ck_assert_ptr_nonnull(params);
     ck_assert_int_eq(fault_validate(fault, params, &err), STATUS_INVALID);
