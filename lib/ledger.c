@@ -118,7 +118,7 @@ int64_t ledger_digest(uint64_t client, uint64_t seq, unsigned row, const char *p
 {
     const uint64_t numbers[] = {client, seq, row};
     uint64_t hash = UINT64_C(14695981039346656037);
-    char text[21];
+    char text[21] = "";
 
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
         hash = fnv1a(hash, text, put_number(text, numbers[i]));

@@ -21,7 +21,7 @@ void descriptors_close_all_but(const int *kept, size_t count)
     if (folder == NULL)
         return;
     for (const struct dirent *entry; (entry = readdir(folder)) != NULL;) {
-        int fd = atoi(entry->d_name); /* "." and "..": 0 */
+        int fd = (int) strtol(entry->d_name, NULL, 10); /* "." and "..": 0 */
         if (fd > 2 && fd != dirfd(folder) && !is_kept(fd, kept, count))
             close(fd);
     }

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 #include "agents/load/load.h"
 
-#include <errno.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "agents/load/worker.h"
@@ -168,7 +166,7 @@ static const char *base_name(const char *path)
 
 static json_t *ended_worker(const char *name, bool complete, const char *error)
 {
-    return json_pack("{s:s+, s:b, s:s?}", "file", "ledger/", name, "complete", complete, "error",
+    return json_pack("{s:s, s:b, s:s?}", "file", name, "complete", complete, "error",
                      complete ? NULL : error);
 }
 
@@ -181,7 +179,7 @@ static json_t *ended_file(const char *spool, const char *client_node, unsigned n
     struct error err = {0};
 
     snprintf(name, sizeof(name), "%s-worker-%u.ledger", client_node, number);
-    snprintf(path, sizeof(path), "%s/ledger/%s", spool, name);
+    snprintf(path, sizeof(path), "%s/%s", spool, name);
     if (ledger_open(path, &ledger, &err) != STATUS_OK)
         return ended_worker(name, false, err.message);
     json_t *ended = ended_worker(name, ledger.ended, "the worker did not end in order");
@@ -199,7 +197,7 @@ static const struct load_counters *own_worker(const struct load *load, unsigned 
 
 json_t *load_ended(const struct load *load, const char *spool, const char *client_node)
 {
-    json_t *workers = json_array();
+    json_t *ledgers = json_array();
     unsigned last = load_last_worker(spool, client_node);
 
     /* a worker that died before it made its ledger is missed, too */
@@ -220,9 +218,10 @@ json_t *load_ended(const struct load *load, const char *spool, const char *clien
                                                             : "the worker was killed");
         }
         all = all && json_is_true(json_object_get(ended, "complete"));
-        json_array_append_new(workers, ended);
+        json_array_append_new(ledgers, ended);
     }
-    return json_pack("{s:o, s:b}", "workers", workers, "complete", all);
+    return json_pack("{s:i, s:b, s:o}", "workers", (int) json_array_size(ledgers), "complete", all,
+                     "ledgers", ledgers);
 }
 
 /* --- workers --------------------------------------------------------------------------------- */
@@ -365,15 +364,6 @@ static enum status make_shared(struct load *load, struct error *err)
     return STATUS_OK;
 }
 
-static enum status make_folder(const struct load *load, struct error *err)
-{
-    const char *path = arena_printf(load->arena, "%s/ledger", load->spool);
-
-    if (mkdir(path, 0700) != 0 && errno != EEXIST)
-        return error_system(err, "creating folder %s", path);
-    return STATUS_OK;
-}
-
 enum status load_start(struct agent *agent, const struct session *session,
                        const struct load_request *request, void (*on_end)(void *argument),
                        void *argument, struct load **ret_load, struct error *err)
@@ -387,9 +377,7 @@ enum status load_start(struct agent *agent, const struct session *session,
     load->on_end = on_end;
     load->argument = argument;
     load->spool = arena_strdup(load->arena, session->spool);
-    enum status status = make_folder(load, err);
-    if (status == STATUS_OK)
-        status = plan_session(load, session, request, err);
+    enum status status = plan_session(load, session, request, err);
     if (status == STATUS_OK)
         status = make_shared(load, err);
     for (size_t i = 0; status == STATUS_OK && i < load->plan.worker_count; i++)
@@ -408,8 +396,7 @@ json_t *load_files(const struct load *load)
     json_t *files = json_array();
 
     for (size_t i = 0; i < load->plan.worker_count; i++)
-        json_array_append_new(files,
-                              json_sprintf("ledger/%s", base_name(load->plan.workers[i].path)));
+        json_array_append_new(files, json_string(base_name(load->plan.workers[i].path)));
     return files;
 }
 
@@ -419,9 +406,6 @@ enum status load_route(struct load *load, const char *host, struct error *err)
 {
     int node = host != NULL ? load_plan_node(&load->plan, host) : LOAD_ROUTE_CLOSED;
 
-    if (!load->plan.managed)
-        return error_set(err, STATUS_INVALID,
-                         "the endpoint is not managed: it tries all its hosts");
     if (host != NULL && node < 0)
         return error_set(err, STATUS_INVALID, "no node %s in this topology", host);
     atomic_store(&load->shared->route, node);

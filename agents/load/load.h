@@ -21,7 +21,7 @@ MUST_CHECK enum status load_start(struct agent *agent, const struct session *ses
                                   const struct load_request *request,
                                   void (*on_end)(void *argument), void *argument,
                                   struct load **ret_load, struct error *err);
-/* Paths of the ledgers, relative to the spool: a new array of strings. */
+/* Names of the ledgers in the spool: a new array of strings. */
 json_t *load_files(const struct load *load);
 /* Open the endpoint on a node, or close it (host NULL). Existing connections stay. */
 MUST_CHECK enum status load_route(struct load *load, const char *host, struct error *err);

@@ -1,14 +1,20 @@
 /* SPDX-License-Identifier: MIT */
 /* Methods load.start, load.route and load.stop of the agent (docs/formats.md). */
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "agents/load/load.h"
 #include "lib/clock.h"
 #include "lib/json.h"
+#include "lib/owned.h"
 
-/* A node carries one load at a time; an agent is one process. */
+/* A node carries one load at a time, and an agent is one process. */
 static struct load *current;
+
+/* Where load.route opened the endpoint in this session; it may be told before load.start. */
+static char routed[64];
+static bool in_session; /* the agent will tell us when it ends */
 
 static void on_end(void *argument)
 {
@@ -19,8 +25,17 @@ static void on_end(void *argument)
 static void on_session_end(void *argument)
 {
     (void) argument;
+    in_session = false;
+    routed[0] = '\0';
     if (current != NULL)
         load_orphan(current);
+}
+
+static void follow_session(struct agent *agent)
+{
+    if (!in_session)
+        agent_on_session_end(agent, on_session_end, NULL);
+    in_session = true;
 }
 
 static const json_t *object_or_null(const json_t *params, const char *name)
@@ -32,6 +47,8 @@ static const json_t *object_or_null(const json_t *params, const char *name)
 
 static enum status start(const struct method_call *call, json_t **ret_result, struct error *err)
 {
+    OWNED_JSON json_t *known_route =
+        routed[0] != '\0' ? json_pack("{s:b, s:s}", "open", 1, "host", routed) : NULL;
     struct load_request request = {.workload = object_or_null(call->params, "workload"),
                                    .probes = object_or_null(call->params, "probes"),
                                    .route = object_or_null(call->params, "route"),
@@ -43,28 +60,36 @@ static enum status start(const struct method_call *call, json_t **ret_result, st
         load_kill(current);
         current = NULL;
     }
+    if (request.route == NULL)
+        request.route = known_route;
     enum status status =
         load_start(call->agent, call->session, &request, on_end, NULL, &current, err);
     if (status != STATUS_OK)
         return error_context(err, "starting load");
-    agent_on_session_end(call->agent, on_session_end, NULL);
+    follow_session(call->agent);
     *ret_result = json_pack("{s:o}", "files", load_files(current));
     return STATUS_OK;
 }
 
 static enum status route(const struct method_call *call, json_t **ret_result, struct error *err)
 {
-    const char *host = json_text(call->params, "host", NULL);
-    bool open = json_flag(call->params, "open", false);
+    const char *host =
+        json_flag(call->params, "open", false) ? json_text(call->params, "host", "") : NULL;
 
-    if (open && host == NULL)
-        return error_set(err, STATUS_INVALID, "opening the endpoint needs a host");
-    if (current == NULL || load_is_orphan(current))
-        return error_set(err, STATUS_NOT_FOUND, "no load runs on %s", call->session->node);
-    enum status status = load_route(current, open ? host : NULL, err);
-    if (status == STATUS_OK)
-        *ret_result = json_object();
-    return status;
+    if (!call->session->endpoint_managed)
+        return error_set(err, STATUS_INVALID,
+                         "the endpoint is not managed: clients try all its hosts");
+    if (host != NULL && session_peer(call->session, host) == NULL)
+        return error_set(err, STATUS_INVALID, "no node \"%s\" in this topology", host);
+    if (current != NULL && !load_is_orphan(current)) {
+        enum status status = load_route(current, host, err);
+        if (status != STATUS_OK)
+            return status;
+    }
+    snprintf(routed, sizeof(routed), "%s", host != NULL ? host : "");
+    follow_session(call->agent);
+    *ret_result = json_object();
+    return STATUS_OK;
 }
 
 /* --- load.stop without a load: what an earlier agent left in the spool -------------------------

@@ -173,12 +173,10 @@ static enum status plan_probes(struct load_plan *plan, const json_t *values, uns
 
 unsigned load_last_worker(const char *spool, const char *client_node)
 {
-    char folder[4096];
+    OWNED_DIR DIR *dir = opendir(spool);
     unsigned last = 0;
     size_t name_length = strlen(client_node);
 
-    snprintf(folder, sizeof(folder), "%s/ledger", spool);
-    OWNED_DIR DIR *dir = opendir(folder);
     if (dir == NULL)
         return 0;
     for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
@@ -237,7 +235,7 @@ enum status load_plan_fill(struct load_plan *plan, struct arena *arena,
         status = error_set(err, STATUS_INVALID, "neither a workload nor probes to start");
     for (size_t i = 0; status == STATUS_OK && i < plan->worker_count; i++) {
         plan->workers[i].number = last + 1 + (unsigned) i;
-        plan->workers[i].path = arena_printf(arena, "%s/ledger/%s-worker-%u.ledger", spool,
+        plan->workers[i].path = arena_printf(arena, "%s/%s-worker-%u.ledger", spool,
                                              plan->client_node, plan->workers[i].number);
     }
     return status;

@@ -71,15 +71,15 @@ struct load_request {
 };
 
 /*
- * Fill the rest of a plan whose run, client_node, nodes, endpoint and managed are set. `spool` is
- * the folder that gets "ledger/"; numbers of workers go on behind the files that are there.
+ * Fill the rest of a plan whose run, client_node, nodes, endpoint and managed are set. Ledgers
+ * go into the folder `spool`; numbers of workers go on behind the files that are there.
  */
 MUST_CHECK enum status load_plan_fill(struct load_plan *plan, struct arena *arena,
                                       const struct load_request *request, const char *spool,
                                       struct error *err);
 /* Index of a node by name, or -1. */
 int load_plan_node(const struct load_plan *plan, const char *name);
-/* Number of the last ledger of this node in SPOOL/ledger, 0 when there is none. */
+/* Number of the last ledger of this node in the spool, 0 when there is none. */
 unsigned load_last_worker(const char *spool, const char *client_node);
 
 #endif

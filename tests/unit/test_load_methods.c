@@ -48,6 +48,7 @@ void agent_notify(struct agent *of, const char *method, json_t *params)
 
 void agent_on_session_end(struct agent *of, void (*call)(void *argument), void *argument)
 {
+    ck_assert_ptr_null(of->on_session_end); /* one slot a module */
     of->on_session_end = call;
     of->argument = argument;
 }
@@ -147,6 +148,15 @@ static json_t *end_load(void)
     return agent.ended;
 }
 
+static void end_session(void)
+{
+    void (*call)(void *) = agent.on_session_end;
+
+    ck_assert_ptr_nonnull(call);
+    agent.on_session_end = NULL; /* as the agent does */
+    call(agent.argument);
+}
+
 static void forget(void)
 {
     json_decref(agent.ended);
@@ -177,6 +187,17 @@ static size_t count(const struct ledger *ledger, enum ledger_role role, int node
     return found;
 }
 
+static void check_route_refused(const char *host)
+{
+    json_t *result = NULL;
+    struct error err;
+
+    ck_assert_int_eq(try_call("load.route",
+                              json_pack("{s:s, s:b, s:s?}", "run", "r", "open", 1, "host", host),
+                              &result, &err),
+                     STATUS_INVALID);
+}
+
 /* --- tests ------------------------------------------------------------------------------------ */
 
 START_TEST(workload_and_probes)
@@ -187,7 +208,7 @@ START_TEST(workload_and_probes)
                                             "rows", 2, "probes", "route", "seed", 42));
     json_t *files = json_object_get(started, "files");
     ck_assert_uint_eq(json_array_size(files), 3);
-    ck_assert_str_eq(json_string_value(json_array_get(files, 0)), "ledger/c1-worker-1.ledger");
+    ck_assert_str_eq(json_string_value(json_array_get(files, 0)), "c1-worker-1.ledger");
 
     turn_until(status_number("acked") >= 300, 20000);
     ck_assert_str_eq(json_text(agent.status, "writer", ""), "n1");
@@ -201,8 +222,8 @@ START_TEST(workload_and_probes)
 
     const json_t *ended = end_load();
     ck_assert(json_is_true(json_object_get(ended, "complete")));
-    ck_assert_uint_eq(json_array_size(json_object_get(ended, "workers")), 3);
-    struct ledger kept = open_ledger("ledger/c1-worker-2.ledger");
+    ck_assert_uint_eq(json_array_size(json_object_get(ended, "ledgers")), 3);
+    struct ledger kept = open_ledger("c1-worker-2.ledger");
     ck_assert_uint_ge(count(&kept, LEDGER_ENDPOINT_OLD, 0, LEDGER_ACKED), 200);
     ck_assert_uint_ge(count(&kept, LEDGER_DIRECT, 0, LEDGER_ACKED), 50);
     ck_assert_uint_ge(count(&kept, LEDGER_DIRECT, 1, LEDGER_ABORTED), 50);
@@ -211,7 +232,7 @@ START_TEST(workload_and_probes)
         if (kept.records[i].kind == LEDGER_SESSION && kept.records[i].flags == LEDGER_DIRECT)
             ck_assert_uint_eq(kept.records[i].timeline, kept.records[i].node == 0 ? 1 : 0);
     ledger_close(&kept);
-    struct ledger made = open_ledger("ledger/c1-worker-3.ledger");
+    struct ledger made = open_ledger("c1-worker-3.ledger");
     ck_assert_uint_ge(count(&made, LEDGER_ENDPOINT_NEW, 0, LEDGER_ACKED), 15);
     ck_assert_uint_ge(count(&made, LEDGER_DIRECT, 1, LEDGER_ABORTED), 5);
     ledger_close(&made);
@@ -251,34 +272,23 @@ START_TEST(one_load_at_a_time)
     json_t *result = NULL;
     struct error err;
 
-    ck_assert_int_eq(
-        try_call("load.route", json_pack("{s:s, s:b}", "run", "r", "open", 0), &result, &err),
-        STATUS_NOT_FOUND);
     do_call("load.start", json_pack("{s:s, s:{}}", "run", "test-run", "workload"));
     ck_assert_int_eq(try_call("load.start", json_pack("{s:s, s:{}}", "run", "test-run", "workload"),
                               &result, &err),
                      STATUS_CONFLICT);
-    ck_assert_int_eq(try_call("load.route",
-                              json_pack("{s:s, s:b, s:s}", "run", "r", "open", 1, "host", "n1"),
-                              &result, &err),
-                     STATUS_INVALID); /* this endpoint is not managed */
+    check_route_refused("n1"); /* this endpoint is not managed */
     end_load();
 }
 END_TEST
 
 START_TEST(managed_route)
 {
-    struct error err;
-    json_t *result = NULL;
-
     session.endpoint_managed = true;
     do_call("load.start", json_pack("{s:s, s:{s:i}}", "run", "test-run", "workload", "clients", 4));
     turn_until(status_number("errors") >= 4, 10000);
     ck_assert_int_eq(status_number("acked"), 0);
-    ck_assert_int_eq(try_call("load.route",
-                              json_pack("{s:s, s:b, s:s}", "run", "r", "open", 1, "host", "n9"),
-                              &result, &err),
-                     STATUS_INVALID);
+    check_route_refused("n9");
+    check_route_refused(NULL);
     /* a standby is not taken for the endpoint, even when the manager opens it there */
     do_call("load.route", json_pack("{s:s, s:b, s:s}", "run", "r", "open", 1, "host", "n2"));
     int64_t errors = status_number("errors");
@@ -286,6 +296,24 @@ START_TEST(managed_route)
     ck_assert_int_eq(status_number("acked"), 0);
     do_call("load.route", json_pack("{s:s, s:b, s:s}", "run", "r", "open", 1, "host", "n1"));
     turn_until(status_number("acked") >= 20, 10000);
+    end_load();
+}
+END_TEST
+
+/* The endpoint is opened for a session, whether its load has begun or not. */
+START_TEST(route_before_start)
+{
+    session.endpoint_managed = true;
+    do_call("load.route", json_pack("{s:s, s:b, s:s}", "run", "r", "open", 1, "host", "n1"));
+    do_call("load.start", json_pack("{s:s, s:{}}", "run", "test-run", "workload"));
+    turn_until(status_number("acked") >= 20, 10000);
+    end_load();
+    forget();
+    end_session();
+    do_call("load.start",
+            json_pack("{s:s, s:{s:i}}", "run", "test-run", "workload", "first_client", 101));
+    turn_until(status_number("errors") >= 8, 10000);
+    ck_assert_int_eq(status_number("acked"), 0);
     end_load();
 }
 END_TEST
@@ -309,7 +337,7 @@ START_TEST(killed_worker_is_noticed)
     kill(child_of(getpid()), SIGKILL);
     turn_until(status_number("workers_alive") == 0, 5000);
     const json_t *ended = end_load();
-    const json_t *worker = json_array_get(json_object_get(ended, "workers"), 0);
+    const json_t *worker = json_array_get(json_object_get(ended, "ledgers"), 0);
     ck_assert(json_is_false(json_object_get(ended, "complete")));
     ck_assert(json_is_false(json_object_get(worker, "complete")));
     ck_assert_str_eq(json_text(worker, "error", ""), "the worker was killed");
@@ -328,7 +356,7 @@ START_TEST(lost_flusher_ends_the_worker)
     kill(child_of(child_of(getpid())), SIGKILL);
     turn_until(status_number("workers_alive") == 0, 10000);
     const json_t *ended = end_load();
-    const json_t *worker = json_array_get(json_object_get(ended, "workers"), 0);
+    const json_t *worker = json_array_get(json_object_get(ended, "ledgers"), 0);
     ck_assert(json_is_false(json_object_get(worker, "complete")));
     ck_assert_ptr_nonnull(strstr(json_text(worker, "error", ""), "flushes"));
 }
@@ -342,7 +370,7 @@ START_TEST(no_room_for_a_ledger)
     do_call("load.start", json_pack("{s:s, s:{}}", "run", "test-run", "workload"));
     turn_until(status_number("workers_alive") == 0, 5000);
     const json_t *ended = end_load();
-    const json_t *worker = json_array_get(json_object_get(ended, "workers"), 0);
+    const json_t *worker = json_array_get(json_object_get(ended, "ledgers"), 0);
     ck_assert(json_is_false(json_object_get(ended, "complete")));
     ck_assert_ptr_nonnull(strstr(json_text(worker, "error", ""), "File too large"));
 }
@@ -364,13 +392,12 @@ START_TEST(stop_lists_what_an_earlier_agent_left)
     forget();
 
     const json_t *ended = end_load();
-    const json_t *workers = json_object_get(ended, "workers");
+    const json_t *workers = json_object_get(ended, "ledgers");
     ck_assert(json_is_false(json_object_get(ended, "complete")));
     ck_assert_uint_eq(json_array_size(workers), 2);
     ck_assert(json_is_true(json_object_get(json_array_get(workers, 0), "complete")));
     ck_assert(json_is_false(json_object_get(json_array_get(workers, 1), "complete")));
-    ck_assert_str_eq(json_text(json_array_get(workers, 1), "file", ""),
-                     "ledger/c1-worker-2.ledger");
+    ck_assert_str_eq(json_text(json_array_get(workers, 1), "file", ""), "c1-worker-2.ledger");
 }
 END_TEST
 
@@ -379,14 +406,13 @@ START_TEST(session_end_stops_the_load)
     do_call("load.start", json_pack("{s:s, s:{}}", "run", "test-run", "workload"));
     turn_until(status_number("acked") >= 20, 10000);
     pid_t worker = child_of(getpid());
-    ck_assert_ptr_nonnull(agent.on_session_end);
-    agent.on_session_end(agent.argument);
+    end_session();
     unsigned statuses = agent.statuses;
     turn_until(kill(worker, 0) != 0, 5000);
     ck_assert_uint_eq(agent.statuses, statuses);
     ck_assert_ptr_null(agent.ended);
     /* it ended in order, and another load may start */
-    struct ledger ledger = open_ledger("ledger/c1-worker-1.ledger");
+    struct ledger ledger = open_ledger("c1-worker-1.ledger");
     ck_assert(ledger.ended);
     ledger_close(&ledger);
     do_call("load.start",
@@ -409,7 +435,7 @@ START_TEST(promotion_under_open_connections)
     turn_until(status_number("acked") >= before + 30, 10000);
     end_load();
 
-    struct ledger kept = open_ledger("ledger/c1-worker-2.ledger");
+    struct ledger kept = open_ledger("c1-worker-2.ledger");
     size_t direct = 0, promoted = 0;
     for (size_t i = 0; i < kept.count; i++) {
         const struct ledger_record *record = &kept.records[i];
@@ -444,6 +470,7 @@ static Suite *suite(void)
     tcase_add_test(cases, refuses_wrong_parameters);
     tcase_add_test(cases, one_load_at_a_time);
     tcase_add_test(cases, managed_route);
+    tcase_add_test(cases, route_before_start);
     tcase_add_test(cases, killed_worker_is_noticed);
     tcase_add_test(cases, lost_flusher_ends_the_worker);
     tcase_add_test(cases, no_room_for_a_ledger);

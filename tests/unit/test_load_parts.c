@@ -213,23 +213,21 @@ static void make_spool(void)
 {
     snprintf(spool, sizeof(spool), "/tmp/ordeal-plan-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(spool));
-    ck_assert_int_eq(mkdir(arena_printf(arena, "%s/ledger", spool), 0700), 0);
 }
 
 static void make_file(const char *name)
 {
-    OWNED_FILE FILE *file = fopen(arena_printf(arena, "%s/ledger/%s", spool, name), "we");
+    OWNED_FILE FILE *file = fopen(arena_printf(arena, "%s/%s", spool, name), "we");
 
     ck_assert_ptr_nonnull(file);
 }
 
 static void remove_spool(void)
 {
-    OWNED_DIR DIR *folder = opendir(arena_printf(arena, "%s/ledger", spool));
+    OWNED_DIR DIR *folder = opendir(spool);
 
     for (const struct dirent *entry; (entry = readdir(folder)) != NULL;)
-        unlink(arena_printf(arena, "%s/ledger/%s", spool, entry->d_name));
-    ck_assert_int_eq(rmdir(arena_printf(arena, "%s/ledger", spool)), 0);
+        unlink(arena_printf(arena, "%s/%s", spool, entry->d_name));
     ck_assert_int_eq(rmdir(spool), 0);
 }
 
@@ -289,8 +287,7 @@ START_TEST(plan_cuts_clients_into_workers)
                               next_probe + LOAD_PROBES_PER_START);
         }
     ck_assert_uint_eq(seen, 8 + 8 + 2 * (1 + 5));
-    ck_assert_str_eq(plan->workers[0].path,
-                     arena_printf(arena, "%s/ledger/c1-worker-3.ledger", spool));
+    ck_assert_str_eq(plan->workers[0].path, arena_printf(arena, "%s/c1-worker-3.ledger", spool));
     remove_spool();
 }
 END_TEST
