@@ -23,11 +23,11 @@ MODULES := libpq jansson yaml-0.1 openssl
 
 CC ?= gcc
 OPTIMISE := $(if $(SAN),-O1,-O2)
+# the sanitizers' own checks for NULL make these see paths that are not there
+NOISE := -Wno-format-truncation -Wno-format-overflow -Wno-maybe-uninitialized
 WARNINGS := -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition \
 	-Wpointer-arith -Wcast-qual -Wwrite-strings -Wformat=2 -Wundef -Wvla -Wimplicit-fallthrough \
 	-Wdouble-promotion $(if $(SAN),$(NOISE),-Wnull-dereference)
-# the sanitizers' own checks for NULL make these see paths that are not there
-NOISE := -Wno-format-truncation -Wno-format-overflow -Wno-maybe-uninitialized
 HARDENING := -fstack-protector-strong -fPIE $(if $(SAN),,-D_FORTIFY_SOURCE=2)
 CPPFLAGS += -I. -D_GNU_SOURCE
 CFLAGS += -std=gnu11 -g $(OPTIMISE) $(WARNINGS) $(HARDENING) $(if $(CI),-Werror) \
