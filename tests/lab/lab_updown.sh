@@ -48,6 +48,7 @@ done
 [ "$(on n2 hostname)" = n2 ] || fail hostname
 [ "$(on n1 cat /proc/sys/kernel/random/boot_id)" != "$(on n2 cat /proc/sys/kernel/random/boot_id)" ] || fail "boot ids"
 [ "$(on n2 sh -c 'for i in /proc/[0-9]*; do cat $i/comm; done 2>/dev/null | grep -c ordeal-node')" = 1 ] || fail "pids"
+[ "$(on n1 ls /sys/class/net | xargs)" = "eth0 lo" ] || fail "the host's links in /sys: $(on n1 ls /sys/class/net)"
 expect 1 on n1 touch /etc/ordeal-test
 says 'Read-only file system'
 expect 1 on n1 touch /usr/ordeal-test

@@ -39,7 +39,7 @@ enum { LAB_AGENT_PORT = 7432, LAB_NODES_MAX = 16 };
 struct lab_node {
     const char *name, *zone, *address;
     unsigned roles;                   /* enum topology_role, or-ed */
-    int64_t memory_bytes;             /* limit of what is not the agent; 0: none */
+    int64_t memory_bytes;             /* limit of PostgreSQL's control group; 0: none */
     int64_t swap_bytes;               /* on top of memory; -1: no limit */
     int64_t cpu_percent;              /* of one core; 0: no limit */
     int64_t system_bytes, data_bytes; /* volumes; data 0: none */

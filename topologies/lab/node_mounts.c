@@ -15,7 +15,7 @@
 
 /* Loop devices that wait for their mount, and the host's folders that the new mounts hide. */
 struct held {
-    int system, data, programs;
+    int system, data, programs, cgroups;
     char system_device[32], data_device[32];
 };
 
@@ -33,24 +33,24 @@ static enum status hold(const struct node_boot *boot, struct held *held, struct 
     if (status != STATUS_OK)
         return status;
     held->programs = open(programs, O_PATH | O_DIRECTORY | O_CLOEXEC);
-    return held->programs >= 0 ? STATUS_OK : error_system(err, "cannot open %s", programs);
+    if (held->programs < 0)
+        return error_system(err, "cannot open %s", programs);
+    /* A copy of these mounts stays writable: the agent works with control groups. */
+    held->cgroups =
+        open_tree(AT_FDCWD, "/sys/fs/cgroup", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE);
+    return held->cgroups >= 0 ? STATUS_OK : error_system(err, "cannot copy /sys/fs/cgroup");
 }
 
 /*
- * Control groups stay writable: the agent works with them. Kernels before 5.12 cannot change a
- * whole tree of mounts: there only the root itself becomes read only.
+ * Kernels before 5.12 cannot change a whole tree of mounts: there only the root itself becomes
+ * read only.
  */
 static enum status root_read_only(struct error *err)
 {
-    struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY},
-                      writable = {.attr_clr = MOUNT_ATTR_RDONLY};
+    struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY};
 
-    if (mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &read_only, sizeof(read_only)) == 0) {
-        if (mount_setattr(AT_FDCWD, "/sys/fs/cgroup", AT_RECURSIVE, &writable, sizeof(writable)) <
-            0)
-            return error_system(err, "cannot make /sys/fs/cgroup writable");
+    if (mount_setattr(AT_FDCWD, "/", AT_RECURSIVE, &read_only, sizeof(read_only)) == 0)
         return STATUS_OK;
-    }
     if (errno != ENOSYS || mount(NULL, "/", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL) < 0)
         return error_system(err, "cannot make the root file system read only");
     return STATUS_OK;
@@ -61,6 +61,8 @@ static const struct {
     unsigned long flags;
 } own_mounts[] = {
     {"proc", "/proc", NULL, MS_NOSUID | MS_NODEV | MS_NOEXEC},
+    /* A sysfs of its own: /sys/class/net shows the network namespace that mounted it. */
+    {"sysfs", "/sys", NULL, MS_NOSUID | MS_NODEV | MS_NOEXEC | MS_RDONLY},
     {"tmpfs", "/tmp", "mode=1777", MS_NOSUID | MS_NODEV},
     {"tmpfs", "/var/tmp", "mode=1777", MS_NOSUID | MS_NODEV},
     {"tmpfs", "/run", "mode=755", MS_NOSUID | MS_NODEV},
@@ -126,6 +128,13 @@ static enum status fresh_boot_id(struct error *err)
     return STATUS_OK;
 }
 
+static enum status mount_cgroups(int cgroups, struct error *err)
+{
+    if (move_mount(cgroups, "", AT_FDCWD, "/sys/fs/cgroup", MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        return error_system(err, "cannot mount /sys/fs/cgroup");
+    return STATUS_OK;
+}
+
 static enum status mount_volumes(const struct held *held, struct error *err)
 {
     enum status status = volume_mount(held->system_device, NODE_SYSTEM, err);
@@ -141,6 +150,8 @@ static enum status mount_held(const struct held *held, struct error *err)
 
     if (status == STATUS_OK)
         status = mount_own(err);
+    if (status == STATUS_OK)
+        status = mount_cgroups(held->cgroups, err);
     if (status == STATUS_OK)
         status = make_run(err);
     if (status == STATUS_OK)
@@ -162,7 +173,7 @@ static void close_images(const struct node_boot *boot)
 
 enum status node_mount_all(const struct node_boot *boot, struct error *err)
 {
-    struct held held = {.system = -1, .data = -1, .programs = -1};
+    struct held held = {.system = -1, .data = -1, .programs = -1, .cgroups = -1};
     enum status status = hold(boot, &held, err);
 
     if (status == STATUS_OK)
@@ -171,5 +182,6 @@ enum status node_mount_all(const struct node_boot *boot, struct error *err)
     owned_close_fd(&held.system);
     owned_close_fd(&held.data);
     owned_close_fd(&held.programs);
+    owned_close_fd(&held.cgroups);
     return status;
 }

@@ -179,12 +179,19 @@ static void check_volumes(const struct yaml_node *at, const struct lab_node *nod
                           struct yaml_errors *errors)
 {
     if (node->roles == ROLE_POWER) {
-        if (node->system_bytes > 0 || node->memory_bytes > 0 || node->cpu_percent > 0)
+        if (node->system_bytes > 0 || node->memory_bytes > 0 || node->swap_bytes >= 0 ||
+            node->cpu_percent > 0)
             yaml_complain(errors, at,
                           "the power node has no volumes and no limits: it is the "
                           "lab's own supervisor");
         return;
     }
+    /* The agent is outside of every limit, and a client node runs nothing else. */
+    if ((node->roles & ROLE_DATABASE) == 0 &&
+        (node->memory_bytes > 0 || node->swap_bytes >= 0 || node->cpu_percent > 0))
+        yaml_complain(errors, at,
+                      "node %s is no database node: memory, swap and cpu limit PostgreSQL only",
+                      node->name);
     if (node->system_bytes == 0)
         yaml_complain(errors, at, "node %s needs volumes: {system: SIZE}", node->name);
     if ((node->roles & ROLE_DATABASE) != 0 && node->data_bytes == 0)
