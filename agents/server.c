@@ -79,14 +79,12 @@ void agent_end_session(struct agent *agent)
     agent->owner = 0;
 }
 
-/* A fault that is held by its lease; one whose undo failed is nobody's any more. */
+/* One whose undo failed is nobody's any more: whoever comes may ask for it again. */
 static bool holds_faults(const struct agent *agent)
 {
-    for (size_t i = 0; i < guardian_link_count(agent->guardian); i++) {
-        const char *state = guardian_link_record(agent->guardian, i)->state;
-        if (strcmp(state, "armed") == 0 || strcmp(state, "injected") == 0)
+    for (size_t i = 0; i < guardian_link_count(agent->guardian); i++)
+        if (strcmp(guardian_link_record(agent->guardian, i)->state, "failed") != 0)
             return true;
-    }
     return false;
 }
 

@@ -258,6 +258,7 @@ static json_t *take(struct agent_peer *peer, bool (*fits)(const json_t *message,
     return NULL;
 }
 
+/* NULL when the connection has ended. */
 static json_t *await(struct agent_peer *peer, bool (*fits)(const json_t *message, const void *what),
                      const void *what, const char *name)
 {
@@ -266,7 +267,8 @@ static json_t *await(struct agent_peer *peer, bool (*fits)(const json_t *message
     json_t *message;
 
     while ((message = take(peer, fits, what)) == NULL) {
-        ck_assert_msg(!peer->closed, "%s: %s", name, peer->reason.message);
+        if (peer->closed)
+            return NULL;
         ck_assert_msg(!deadline_passed(deadline_ns), "%s: no answer", name);
         ck_assert_int_eq(loop_turn(loop, 100, &err), STATUS_OK);
     }
@@ -290,6 +292,12 @@ static bool is_called(const json_t *message, const void *what)
     return strcmp(json_text(message, "method", ""), what) == 0;
 }
 
+static enum status lost(const struct agent_peer *peer, struct error *err)
+{
+    *err = peer->reason;
+    return err->code;
+}
+
 enum status agent_try(struct agent_peer *peer, const char *method, json_t *params,
                       json_t **ret_result, struct error *err)
 {
@@ -299,6 +307,8 @@ enum status agent_try(struct agent_peer *peer, const char *method, json_t *param
     if (status != STATUS_OK)
         return status;
     OWNED_JSON json_t *answer = await(peer, answers, &id, method);
+    if (answer == NULL)
+        return lost(peer, err);
     const json_t *error = json_object_get(answer, "error");
     if (error != NULL)
         return json_to_error(json_object_get(error, "data"), err);
@@ -309,6 +319,8 @@ enum status agent_try(struct agent_peer *peer, const char *method, json_t *param
         return STATUS_OK;
     }
     OWNED_JSON json_t *done = await(peer, ends_job, &job, method);
+    if (done == NULL)
+        return lost(peer, err);
     const json_t *outcome = json_object_get(done, "params");
     if (json_object_get(outcome, "error") != NULL)
         return json_to_error(json_object_get(outcome, "error"), err);
@@ -342,6 +354,7 @@ const json_t *agent_notification(struct agent_peer *peer, const char *method)
 {
     json_decref(peer->kept);
     peer->kept = await(peer, is_called, method, method);
+    ck_assert_msg(peer->kept != NULL, "%s: %s", method, peer->reason.message);
     return json_object_get(peer->kept, "params");
 }
 

@@ -37,7 +37,8 @@ void agent_peer_free(struct agent_peer *peer);
 /* Waits until the connection has ended. */
 const struct error *agent_peer_reason(struct agent_peer *peer);
 
-/* Takes params (NULL: {}). The result, the caller's; on failure the error is filled. */
+/* Takes params (NULL: {}). The result, the caller's; on failure, also when the connection ends, the
+ * error is filled. */
 MUST_CHECK enum status agent_try(struct agent_peer *peer, const char *method, json_t *params,
                                  json_t **ret_result, struct error *err);
 /* The same; a failure fails the test. json_decref() the result. */

@@ -173,13 +173,9 @@ START_TEST(what_holds_needs_an_end)
     ck_assert_str_eq(
         agent_refusal(peer, "fault.inject", order("f-1", "process.freeze", "walwriter", 0)),
         "invalid: process.freeze holds until it is undone and needs hold_ms");
-    ck_assert_str_eq(
-        agent_refusal(peer, "fault.inject", order("f-1", "process.freeze", "kernel", HOLD_MS)) +
-            strlen("invalid: fault process.freeze: "),
-        agent_refusal(peer, "fault.supported",
-                      json_pack("{s:s, s:{s:s}}", "fault", "process.freeze", "params", "process",
-                                "kernel")) +
-            strlen("invalid: fault process.freeze: "));
+    const char *refusal =
+        agent_refusal(peer, "fault.inject", order("f-1", "process.freeze", "kernel", HOLD_MS));
+    ck_assert_msg(strncmp(refusal, "invalid: fault process.freeze: ", 31) == 0, "%s", refusal);
     ck_assert_uint_eq(stopped(NULL), 0);
 }
 END_TEST
@@ -215,21 +211,22 @@ END_TEST
 
 START_TEST(heartbeats_hold_a_fault_and_silence_ends_it)
 {
-    int64_t start_ns = clock_boot_ns();
+    int64_t start_ns = clock_boot_ns(), last_ns = 0;
 
     json_decref(freeze("f-1"));
     while (clock_boot_ns() - start_ns < 3 * LEASE_MS * NS_PER_MS) {
         json_decref(agent_call(peer, "heartbeat", json_pack("{s:s}", "run", "run-1")));
+        last_ns = clock_boot_ns();
         expect_frozen();
         poll(NULL, 0, LEASE_MS / 4);
     }
-    int64_t last_ns = clock_boot_ns();
     const json_t *params = agent_notification(peer, "fault.undone");
     ck_assert_str_eq(json_text(params, "uid", ""), "f-1");
     ck_assert_str_eq(json_text(params, "by", ""), "lease");
     ck_assert_str_eq(json_text(params, "state", ""), "absent");
     int64_t late_ms = (json_number(params, "at_ns", 0) - last_ns) / NS_PER_MS - LEASE_MS;
     printf("thawed %lld ms after the lease lapsed\n", (long long) late_ms);
+    ck_assert_int_ge(late_ms, -20); /* renewed while the heartbeat was answered */
     ck_assert_int_lt(late_ms, 1000);
     ck_assert_uint_eq(stopped(NULL), 0);
     OWNED_JSON json_t *undone = agent_call(peer, "fault.undo", named("f-1"));
@@ -310,14 +307,14 @@ START_TEST(death_at_any_moment_leaves_nothing)
     printf("seed %u\n", seed);
     srand(seed);
     pid_t killer = fork();
+    ck_assert_int_ge(killer, 0);
     if (killer == 0) {
         poll(NULL, 0, rand() % 40);
         kill(agent, SIGKILL);
         _exit(0);
     }
     json_t *result = NULL;
-    /* the connection may end before the answer: asked without the fixture's patience */
-    enum status status = agent_try_once(
+    enum status status = agent_try(
         peer, "fault.inject", order("f-1", "process.freeze", "everything", HOLD_MS), &result, &err);
     if (status == STATUS_OK)
         json_decref(result);
