@@ -171,9 +171,14 @@ static void undo(struct inject *inject, const char *agent, const char *uid, cons
     OWNED_JSON json_t *answer = NULL;
     struct error error = {0};
 
-    if (cluster_call(inject->cluster, agent, "fault.undo",
+    enum status status =
+        cluster_call(inject->cluster, agent, "fault.undo",
                      json_pack("{s:s, s:s}", "run", cluster_run(inject->cluster), "uid", uid),
-                     UNDO_MS, &answer, &error) != STATUS_OK) {
+                     UNDO_MS, &answer, &error);
+
+    if (status == STATUS_NOT_FOUND)
+        return; /* it failed before its record was durable: nothing was changed */
+    if (status != STATUS_OK) {
         inject->clean = false;
         command_fail(&error);
         return;
@@ -316,10 +321,11 @@ static int run_inject(const struct invocation *invocation)
     if (status == STATUS_OK)
         status = carry_out(&inject, &err);
     cluster_free(inject.cluster);
+    int exit_code = status != STATUS_OK ? command_fail(&err) : EXIT_PASS;
     if (!inject.clean)
         return EXIT_NOT_RECOVERED;
-    if (status != STATUS_OK)
-        return command_fail(&err);
+    if (exit_code != EXIT_PASS)
+        return exit_code;
     return inject.bit ? EXIT_PASS : EXIT_INCONCLUSIVE;
 }
 

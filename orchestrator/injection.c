@@ -84,12 +84,19 @@ static void take_undo(struct injection *injection, const json_t *result)
                    json_text(result, "text", ""));
 }
 
+/* An injection that failed before its record was durable has changed nothing. */
+static bool never_recorded(const struct injection *injection, enum status status)
+{
+    return status == STATUS_NOT_FOUND && injection->result == NULL;
+}
+
 static void on_undone(void *argument, enum status status, const json_t *result,
                       const struct error *error)
 {
     struct injection *injection = argument;
 
     injection->undoing = false;
+    injection->undone = injection->undone || never_recorded(injection, status);
     if (injection->undone) {
         finish(injection);
         return;
@@ -374,6 +381,10 @@ static enum status undo_one(struct engine *engine, struct injection *injection, 
     if (status == STATUS_OK)
         status = cluster_call(engine->cluster, injection->agent->name, "fault.undo",
                               undo_params(injection), UNDO_MS, &result, err);
+    if (never_recorded(injection, status)) {
+        injection->undone = true;
+        return STATUS_OK;
+    }
     if (status == STATUS_OK && !injection->undone && injection->run->step->fault->holds)
         take_undo(injection, result);
     json_decref(result);
