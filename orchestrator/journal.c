@@ -14,10 +14,11 @@
 #include "lib/clock.h"
 #include "lib/owned.h"
 
-enum { LINE_MAX_BYTES = 4 * 1024 * 1024 };
+enum { LINE_MAX_BYTES = 4 * 1024 * 1024, RESERVE_BYTES = 16 * 1024 * 1024 };
 
 struct journal {
     int events, schedule;
+    int reserve; /* room kept for the end of a run on a disk that fills up; -1: none or given up */
     int64_t sequence, method_ns;
     void (*watch)(void *argument, const json_t *event);
     void *argument;
@@ -36,6 +37,18 @@ static enum status create(const char *folder, const char *name, int *ret_fd, str
     return STATUS_OK;
 }
 
+/* Without a name, so that nothing of it stays; a file system that cannot do it has no reserve. */
+static int keep_reserve(const char *folder)
+{
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+
+    if (fd >= 0 && posix_fallocate(fd, 0, RESERVE_BYTES) != 0) {
+        close(fd);
+        fd = -1;
+    }
+    return fd;
+}
+
 enum status journal_open(const char *folder, void (*watch)(void *argument, const json_t *event),
                          void *argument, struct journal **ret_journal, struct error *err)
 {
@@ -43,7 +56,7 @@ enum status journal_open(const char *folder, void (*watch)(void *argument, const
 
     if (journal == NULL)
         abort(); /* lib/arena.h says why */
-    journal->events = journal->schedule = -1;
+    journal->events = journal->schedule = journal->reserve = -1;
     journal->watch = watch;
     journal->argument = argument;
     enum status status = create(folder, "journal.ndjson", &journal->events, err);
@@ -53,6 +66,7 @@ enum status journal_open(const char *folder, void (*watch)(void *argument, const
         journal_close(journal);
         return status;
     }
+    journal->reserve = keep_reserve(folder);
     *ret_journal = journal;
     return STATUS_OK;
 }
@@ -69,23 +83,41 @@ void journal_close(struct journal *journal)
         fsync(journal->schedule);
         close(journal->schedule);
     }
+    if (journal->reserve >= 0)
+        close(journal->reserve);
     free(journal);
 }
 
 /* Whole or not at all: half a line in the middle would make the journal unreadable. */
-static void write_line(struct journal *journal, int fd, const char *what, struct buffer *line)
+static bool append(int fd, const struct buffer *line)
 {
-    if (journal->failure.code != STATUS_OK)
-        return;
     off_t before = lseek(fd, 0, SEEK_END);
-    errno = 0;
     ssize_t written = write(fd, buffer_text(line), line->length);
+
     if (written == (ssize_t) line->length)
-        return;
-    error_system(&journal->failure, "writing %s", what);
-    error_hint(&journal->failure, "Is the disk under the run directory full?");
+        return true;
+    int errnum = written < 0 ? errno : ENOSPC;
     if (written > 0 && ftruncate(fd, before) != 0)
-        error_detail(&journal->failure, "its last line is cut off");
+        errnum = errno;
+    errno = errnum;
+    return false;
+}
+
+/* The first failure ends the run; the reserve holds what is still to be said about its end. */
+static void write_line(struct journal *journal, int fd, const char *what, const struct buffer *line)
+{
+    if (append(fd, line))
+        return;
+    if (journal->failure.code == STATUS_OK) {
+        error_system(&journal->failure, "writing %s", what);
+        error_hint(&journal->failure, "Is the disk under the run directory full?");
+    }
+    if (journal->reserve < 0)
+        return;
+    close(journal->reserve);
+    journal->reserve = -1;
+    if (!append(fd, line))
+        error_detail(&journal->failure, "the reserve did not help: lines are missing");
 }
 
 void journal_event(struct journal *journal, const char *event, json_t *members)
