@@ -3,7 +3,6 @@
 #include "agents/load/client.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "lib/clock.h"
@@ -330,49 +329,20 @@ static void begun(struct client *client, bool lost)
 
 /* --- reading back ---------------------------------------------------------------------------- */
 
-/* The newest token of a client chosen by lot, whether its commit has been answered or not. */
-static const struct client *foreign(const struct client *client)
-{
-    struct worker *worker = client->worker;
-    const struct client *other = &worker->clients[worker_random(worker) % worker->client_count];
-
-    return other != client && other->last_seq != 0 ? other : NULL;
-}
-
 bool client_read(struct client *client)
 {
-    const struct client *other = foreign(client);
-
     if (client->state != CLIENT_IDLE || client->group->role != LEDGER_WORKLOAD ||
-        PQtransactionStatus(client->connection) != PQTRANS_IDLE ||
-        (client->last_seq == 0 && other == NULL))
+        PQtransactionStatus(client->connection) != PQTRANS_IDLE || !read_choose(client))
         return false;
-    client->read_clients[0] = client->id;
-    client->read_seqs[0] = client->last_seq;
-    client->read_clients[1] = other != NULL ? other->id : 0;
-    client->read_seqs[1] = other != NULL ? other->last_seq : 0;
     client->worker->read_due = false;
     client->state = CLIENT_READING;
     client->begun_ns = clock_boot_ns();
     client_arm(client, client->begun_ns + STATEMENT_MS * NS_PER_MS);
-    if (!client_send(client, statement_read(&client->worker->statement, client->read_clients,
-                                            client->read_seqs))) {
+    if (!read_send(client)) {
         session_close(client);
         back_off(client);
     }
     return true;
-}
-
-static void read_rows(struct client *client, const PGresult *result)
-{
-    for (int row = 0; row < PQntuples(result) && PQnfields(result) == 2; row++) {
-        struct ledger_record record = client_about(client, LEDGER_READ);
-        record.lsn = strtoull(PQgetvalue(result, row, 0), NULL, 10);
-        record.seq = strtoull(PQgetvalue(result, row, 1), NULL, 10);
-        record.sent_ns = client->begun_ns;
-        record.done_ns = clock_boot_ns();
-        worker_record(client->worker, record);
-    }
 }
 
 static void have_read(struct client *client, bool lost)
@@ -385,63 +355,7 @@ static void have_read(struct client *client, bool lost)
     back_off(client);
 }
 
-/* --- replies --------------------------------------------------------------------------------- */
-
-static void copy_field(char *text, size_t size, const PGresult *result, int field)
-{
-    const char *value = PQresultErrorField(result, field);
-
-    if (value != NULL && text[0] == '\0')
-        snprintf(text, size, "%s", value);
-}
-
-/* The first error counts: what follows it is its consequence. */
-static void note_result(struct client *client, PGresult *result,
-                        void (*rows)(struct client *client, const PGresult *result))
-{
-    struct client_reply *reply = &client->reply;
-
-    switch (PQresultStatus(result)) {
-    case PGRES_TUPLES_OK:
-        if (rows != NULL)
-            rows(client, result);
-        break;
-    case PGRES_COMMAND_OK:
-        snprintf(reply->tag, sizeof(reply->tag), "%s", PQcmdStatus(result));
-        break;
-    default:
-        copy_field(reply->severity, sizeof(reply->severity), result, PG_DIAG_SEVERITY_NONLOCALIZED);
-        copy_field(reply->sqlstate, sizeof(reply->sqlstate), result, PG_DIAG_SQLSTATE);
-    }
-}
-
-static bool is_lost(const struct client *client)
-{
-    const char *severity = client->reply.severity;
-
-    return PQstatus(client->connection) != CONNECTION_OK || strcmp(severity, "FATAL") == 0 ||
-           strcmp(severity, "PANIC") == 0;
-}
-
-/*
- * Take what has come; true when the reply is whole. On a broken connection the rest is libpq's own
- * error and comes without waiting.
- */
-static bool take_reply(struct client *client,
-                       void (*rows)(struct client *client, const PGresult *result))
-{
-    bool broken = !PQconsumeInput(client->connection);
-
-    while (broken || !PQisBusy(client->connection)) {
-        PGresult *result = PQgetResult(client->connection);
-        if (result == NULL)
-            return true;
-        note_result(client, result, rows);
-        PQclear(result);
-        broken = broken || PQstatus(client->connection) != CONNECTION_OK;
-    }
-    return false;
-}
+/* --- events ---------------------------------------------------------------------------------- */
 
 /* Nothing was asked: a server that is ending, or the end of the connection. */
 static void idle_ready(struct client *client)
@@ -495,8 +409,8 @@ void client_ready(struct client *client)
     if (states[client->state].replied == NULL)
         return;
     client_flush(client);
-    if (take_reply(client, states[client->state].rows))
-        states[client->state].replied(client, is_lost(client));
+    if (reply_take(client, states[client->state].rows))
+        states[client->state].replied(client, reply_lost(client));
 }
 
 static void on_timer(void *argument)

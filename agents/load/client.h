@@ -91,7 +91,16 @@ void client_abandon(struct client *client);
 /* Read back with this client, if it is idle and there is a token to look for. */
 bool client_read(struct client *client);
 
-/* --- between client.c and client_session.c --------------------------------------------------- */
+/* --- between client.c, client_reply.c and client_session.c ----------------------------------- */
+
+/* Take what has come, rows first of all; true when the reply is whole. */
+bool reply_take(struct client *client, void (*rows)(struct client *client, const PGresult *result));
+/* Did the reply end the session, or did the session end instead? */
+bool reply_lost(const struct client *client);
+/* Choose an own and a foreign token to look for; false when there is none yet. */
+bool read_choose(struct client *client);
+bool read_send(struct client *client);
+void read_rows(struct client *client, const PGresult *result);
 
 /* A record of this client about its present session. */
 struct ledger_record client_about(const struct client *client, enum ledger_kind kind);

@@ -171,21 +171,30 @@ static enum status plan_probes(struct load_plan *plan, const json_t *values, uns
 
 /* --- files and the whole --------------------------------------------------------------------- */
 
+/* N of "NODE-worker-N.ledger", 0 for every other name. */
+static unsigned worker_of(const char *name, const char *client_node)
+{
+    static const char middle[] = "-worker-";
+    size_t length = strlen(client_node);
+    char *end;
+
+    if (strncmp(name, client_node, length) != 0 ||
+        strncmp(name + length, middle, sizeof(middle) - 1) != 0)
+        return 0;
+    unsigned long number = strtoul(name + length + sizeof(middle) - 1, &end, 10);
+    return strcmp(end, ".ledger") == 0 && number <= UINT16_MAX ? (unsigned) number : 0;
+}
+
 unsigned load_last_worker(const char *spool, const char *client_node)
 {
     OWNED_DIR DIR *dir = opendir(spool);
     unsigned last = 0;
-    size_t name_length = strlen(client_node);
 
     if (dir == NULL)
         return 0;
     for (const struct dirent *entry; (entry = readdir(dir)) != NULL;) {
-        unsigned number;
-        int end = 0;
-        if (strncmp(entry->d_name, client_node, name_length) == 0 &&
-            sscanf(entry->d_name + name_length, "-worker-%u.ledger%n", &number, &end) == 1 &&
-            end > 0 && entry->d_name[name_length + (size_t) end] == '\0' && number > last)
-            last = number;
+        unsigned number = worker_of(entry->d_name, client_node);
+        last = number > last ? number : last;
     }
     return last;
 }

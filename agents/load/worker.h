@@ -48,7 +48,7 @@ struct worker_order { /* what a forked worker needs */
 };
 
 /* Body of the process, for process_fork(); takes a struct worker_order. */
-int worker_main(void *order);
+int worker_main(void *argument);
 
 /* --- for clients ------------------------------------------------------------------------------ */
 

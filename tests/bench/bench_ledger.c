@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "agents/load/worker.h"
 #include "lib/clock.h"
@@ -158,11 +159,12 @@ static double ledger_rate(int round)
 
 static void write_script(const char *path, int round)
 {
-    OWNED_FILE FILE *file = fopen(path, "we");
+    FILE *file = fopen(path, "we");
     char payload[PAYLOAD + 1];
 
     memset(payload, 'p', PAYLOAD);
     payload[PAYLOAD] = '\0';
+    ck_assert_ptr_nonnull(file);
     fprintf(file,
             "\\set token random(1, 1000000000)\n"
             "BEGIN\\;INSERT INTO ordeal.journal(client,seq,row,rows,digest,payload)VALUES"
@@ -172,6 +174,7 @@ static void write_script(const char *path, int round)
             "pg_catalog.current_setting('synchronous_commit');\n"
             "COMMIT;\n",
             500 + 1000 * round, payload);
+    fclose(file);
 }
 
 static double pgbench_rate(int round)
@@ -194,6 +197,29 @@ static double pgbench_rate(int round)
     return tps != NULL ? strtod(tps + 6, NULL) : 0;
 }
 
+/* Processor time of the children that have ended so far: the load's own cost, which is steady also
+ * on a machine that others use. */
+static double children_seconds(void)
+{
+    struct rusage usage;
+
+    getrusage(RUSAGE_CHILDREN, &usage);
+    return (double) (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+           (double) (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1e6;
+}
+
+struct side {
+    double rate, cpu_us; /* transactions a second; processor time of the client for each */
+};
+
+static struct side run_side(double (*run)(int round), int round)
+{
+    double before = children_seconds();
+    double rate = run(round);
+
+    return (struct side){rate, (children_seconds() - before) / (rate * seconds) * 1e6};
+}
+
 static int compare(const void *left, const void *right)
 {
     double a = *(const double *) left;
@@ -207,16 +233,17 @@ static void bench_load(void)
     double *ratios = calloc((size_t) rounds, sizeof(double));
 
     for (int round = 0; round < rounds; round++) {
-        double ledger = 0, pgbench = 0;
+        struct side ledger = {0}, pgbench = {0};
         for (int half = 0; half < 2; half++) { /* who goes first changes */
             if ((round + half) % 2 == 0)
-                ledger = ledger_rate(round);
+                ledger = run_side(ledger_rate, round);
             else
-                pgbench = pgbench_rate(round);
+                pgbench = run_side(pgbench_rate, round);
         }
-        ratios[round] = ledger / pgbench;
-        printf("load     %d clients: ledger %.0f/s, pgbench %.0f/s, ratio %.3f\n", clients, ledger,
-               pgbench, ratios[round]);
+        ratios[round] = ledger.rate / pgbench.rate;
+        printf("load     %d clients: ledger %.0f/s (client %.0f us each), pgbench %.0f/s (%.0f us),"
+               " ratio %.3f\n",
+               clients, ledger.rate, ledger.cpu_us, pgbench.rate, pgbench.cpu_us, ratios[round]);
         fflush(stdout);
     }
     qsort(ratios, (size_t) rounds, sizeof(double), compare);

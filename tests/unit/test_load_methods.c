@@ -215,7 +215,7 @@ START_TEST(workload_and_probes)
     ck_assert_int_eq(status_number("timeline"), 1);
     ck_assert_int_eq(status_number("workers_alive"), 3);
     double rate = json_real_value(json_object_get(agent.status, "rate"));
-    ck_assert_msg(rate > 140 && rate < 260, "rate is %g", rate);
+    ck_assert_msg(rate > 50 && rate < 400, "rate is %g", rate);
     ck_assert_int_gt(status_number("p50_us"), 0);
     ck_assert_int_ge(status_number("p99_us"), status_number("p50_us"));
     ck_assert_int_lt(status_number("now_ns") - status_number("last_ack_ns"), 500 * NS_PER_MS);
@@ -233,8 +233,8 @@ START_TEST(workload_and_probes)
             ck_assert_uint_eq(kept.records[i].timeline, kept.records[i].node == 0 ? 1 : 0);
     ledger_close(&kept);
     struct ledger made = open_ledger("c1-worker-3.ledger");
-    ck_assert_uint_ge(count(&made, LEDGER_ENDPOINT_NEW, 0, LEDGER_ACKED), 15);
-    ck_assert_uint_ge(count(&made, LEDGER_DIRECT, 1, LEDGER_ABORTED), 5);
+    ck_assert_uint_ge(count(&made, LEDGER_ENDPOINT_NEW, 0, LEDGER_ACKED), 5);
+    ck_assert_uint_ge(count(&made, LEDGER_DIRECT, 1, LEDGER_ABORTED), 1);
     ledger_close(&made);
 }
 END_TEST
