@@ -219,6 +219,17 @@ const char *evidence_expectation(const struct record *record, const char *step, 
     return NULL;
 }
 
+bool evidence_expects(const struct record *record)
+{
+    const json_t *scenario = json_object_get(record->start, "scenario");
+    const json_t *method = json_object_get(scenario, "method");
+
+    for (size_t i = 0; i < json_array_size(method); i++)
+        if (json_object_size(json_object_get(json_array_get(method, i), "expect")) > 0)
+            return true;
+    return false;
+}
+
 /* --- reasons and numbers ---------------------------------------------------------------------- */
 
 enum { TEXT_SIZE = 320 };

@@ -441,5 +441,6 @@ const struct check check_failover_time = {
     .summary = "writes are back within the bound, and a failover happens when it should",
     .negative_control = "tests/calibration/test_calibration.c: a failover that never comes",
     .params = params,
+    .judges_expectations = true,
     .judge = judge,
 };

@@ -90,6 +90,16 @@ START_TEST(only_named_checks_count)
 }
 END_TEST
 
+/* what a step expects is judged whether or not the scenario names the check that judges it */
+START_TEST(an_expectation_counts_without_its_check)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){
+        .checks = json_pack("{s:{}}", "recovery"), .expect = json_pack("{s:s}", "failover", "no")});
+
+    expect(run, RUN_FAIL, 1, NULL);
+}
+END_TEST
+
 START_TEST(parameters_as_people_write_them)
 {
     struct run_builder *run =
@@ -571,11 +581,11 @@ START_TEST(not_a_run)
 END_TEST
 
 TEST_MAIN("report", 60, NULL, NULL, pass, a_failed_check_fails, fail_outranks_inconclusive,
-          only_named_checks_count, parameters_as_people_write_them, a_fault_without_effect,
-          a_witness_that_does_not_see_it, a_fault_that_failed, no_fault_at_all, a_skipped_step,
-          an_optional_skipped_step, residue, a_node_nobody_confirmed, a_fault_still_there,
-          a_holding_fault_never_undone, the_orchestrator_died, aborted, refused,
-          aborted_and_not_clean, result_is_valid, result_without_evidence_is_valid,
-          result_of_a_refused_run_is_valid, schema_refuses, summary_of_a_pass, summary_of_a_loss,
-          summary_of_a_refusal, colour_for_a_terminal, report_writes_and_prints,
-          report_prints_one_object, not_a_run)
+          only_named_checks_count, an_expectation_counts_without_its_check,
+          parameters_as_people_write_them, a_fault_without_effect, a_witness_that_does_not_see_it,
+          a_fault_that_failed, no_fault_at_all, a_skipped_step, an_optional_skipped_step, residue,
+          a_node_nobody_confirmed, a_fault_still_there, a_holding_fault_never_undone,
+          the_orchestrator_died, aborted, refused, aborted_and_not_clean, result_is_valid,
+          result_without_evidence_is_valid, result_of_a_refused_run_is_valid, schema_refuses,
+          summary_of_a_pass, summary_of_a_loss, summary_of_a_refusal, colour_for_a_terminal,
+          report_writes_and_prints, report_prints_one_object, not_a_run)
