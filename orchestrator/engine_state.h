@@ -44,6 +44,7 @@ struct step_run {
     int64_t started_ns, ended_ns;
     loop_handle timer;
     size_t open; /* injections that are not over */
+    int surveys; /* looks at the cluster so far */
 };
 
 /* What one client node says about its load. */

@@ -9,7 +9,7 @@
 #include "lib/owned.h"
 #include "orchestrator/engine_state.h"
 
-enum { SURVEY_MS = 1500 };
+enum { SURVEY_MS = 1500, SURVEY_AGAIN_MS = 4000, SURVEYS_MAX = 4 };
 
 static const char *fault_name(const struct step *step)
 {
@@ -123,6 +123,29 @@ static void power_all(struct step_run *run, const struct target_nodes *nodes)
 
 /* ---- beginning ---- */
 
+/* A node whose agent is connected but late: what it would have said may be the target. */
+static bool somebody_is_late(const struct engine *engine, const struct ha_state *state)
+{
+    for (size_t i = 0; i < state->count; i++)
+        if (!state->members[i].reachable &&
+            cluster_connected(engine->cluster, state->members[i].node->name))
+            return true;
+    return false;
+}
+
+static void on_survey(void *argument, const struct ha_state *state);
+
+static bool look_again(struct step_run *run, const struct ha_state *state)
+{
+    struct engine *engine = run->engine;
+
+    if (run->surveys == SURVEYS_MAX || !somebody_is_late(engine, state))
+        return false;
+    run->surveys++;
+    survey_start(engine->cluster, engine->topology, SURVEY_AGAIN_MS, on_survey, run);
+    return true;
+}
+
 static void on_survey(void *argument, const struct ha_state *state)
 {
     struct step_run *run = argument;
@@ -138,12 +161,14 @@ static void on_survey(void *argument, const struct ha_state *state)
         return; /* the run was wound up meanwhile */
     engine_journal_members(engine, state, false);
     if (target_resolve(engine->arena, &run->step->target, &scope, &nodes, &error) != STATUS_OK ||
-        resolve_lists(run, &scope, &nodes, params, &error) != STATUS_OK)
-        fail_step(run, &error);
-    else if (run->step->kind == STEP_POWER)
+        resolve_lists(run, &scope, &nodes, params, &error) != STATUS_OK) {
+        if (!look_again(run, state))
+            fail_step(run, &error);
+    } else if (run->step->kind == STEP_POWER) {
         power_all(run, &nodes);
-    else
+    } else {
         inject_all(run, &nodes, params, state);
+    }
 }
 
 static void on_pause_over(void *argument)
@@ -163,6 +188,7 @@ void step_begin(void *argument)
         run->timer = loop_at(cluster_loop(engine->cluster), deadline_in_ms(run->step->pause_ms),
                              on_pause_over, run);
     } else {
+        run->surveys = 1;
         survey_start(engine->cluster, engine->topology, SURVEY_MS, on_survey, run);
     }
     steps_advance(engine);

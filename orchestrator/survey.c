@@ -154,7 +154,10 @@ int64_t survey_gap_bytes(const struct ha_state *state, const struct ha_member *s
 json_t *survey_member_json(const struct ha_member *member)
 {
     char lsn[PG_LSN_TEXT_SIZE];
-    const char *role = !member->running ? "down" : member->primary ? "primary" : "standby";
+    const char *role = !member->reachable ? "unknown"
+                       : !member->running ? "down"
+                       : member->primary  ? "primary"
+                                          : "standby";
 
     pg_lsn_text(member->lsn, lsn);
     json_t *json = json_pack("{s:s, s:s, s:I, s:s, s:b, s:b}", "node", member->node->name, "role",
