@@ -64,11 +64,10 @@ $(ARCHIVE): $(OBJECTS)
 	$(AR) rcs $@ $^
 
 $(BUILD)/ordeal: $(BUILD)/orchestrator/ordeal.o $(ARCHIVE)
-	$(CC) $(LDFLAGS) $< -Wl,--whole-archive $(ARCHIVE) -Wl,--no-whole-archive $(MODULE_LIBS) -o $@ || \
-		$(CC) $(LDFLAGS) $^ $(MODULE_LIBS) -o $@
+	$(CC) $(LDFLAGS) $^ $(MODULE_LIBS) -o $@
 
 $(BUILD)/ordeald: $(BUILD)/agents/ordeald.o $(ARCHIVE)
-	$(CC) $(LDFLAGS) $< -Wl,--whole-archive $(ARCHIVE) -Wl,--no-whole-archive $(MODULE_LIBS) -o $@
+	$(CC) $(LDFLAGS) $^ $(MODULE_LIBS) -o $@
 
 $(BUILD)/ordeal-guardian: $(GUARDIAN_SOURCES:%.c=$(BUILD)/%.o)
 	$(CC) $(LDFLAGS) $^ -o $@

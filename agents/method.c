@@ -3,8 +3,7 @@
 
 #include <string.h>
 
-/* A table whose file is not linked is absent, and its methods are unknown. */
-#define METHODS(table) extern const struct method table[] __attribute__((weak));
+#define METHODS(table) extern const struct method table[];
 #include "agents/methods.def"
 #undef METHODS
 
@@ -17,8 +16,7 @@ const struct method *method_find(const char *name)
     };
 
     for (size_t i = 0; i < sizeof tables / sizeof tables[0]; i++)
-        for (const struct method *method = tables[i]; method != NULL && method->name != NULL;
-             method++)
+        for (const struct method *method = tables[i]; method->name != NULL; method++)
             if (strcmp(method->name, name) == 0)
                 return method;
     return NULL;

@@ -27,32 +27,38 @@ const struct param *param_find(const struct param *params, const char *name)
     return NULL;
 }
 
-/* Levenshtein's distance, capped: words longer than this are not near anything. */
+/*
+ * Edits between two words: insertions, deletions, replacements and swaps of neighbours (optimal
+ * string alignment). Words longer than this are not near anything.
+ */
 enum { WORD_MAX = 64 };
+
+static size_t least(size_t left, size_t right)
+{
+    return left < right ? left : right;
+}
 
 static size_t edit_distance(const char *left, const char *right)
 {
-    size_t row[WORD_MAX + 1];
-    size_t width = strlen(right);
+    size_t rows[3][WORD_MAX + 1];
+    size_t width = strlen(right), height = strlen(left);
 
-    if (strlen(left) > WORD_MAX || width > WORD_MAX)
+    if (height > WORD_MAX || width > WORD_MAX)
         return SIZE_MAX;
-    for (size_t i = 0; i <= width; i++)
-        row[i] = i;
-    for (size_t i = 0; left[i] != '\0'; i++) {
-        size_t diagonal = row[0];
-        row[0] = i + 1;
-        for (size_t j = 0; j < width; j++) {
-            size_t cost = diagonal + (left[i] != right[j]);
-            diagonal = row[j + 1];
-            if (row[j] + 1 < cost)
-                cost = row[j] + 1;
-            if (diagonal + 1 < cost)
-                cost = diagonal + 1;
-            row[j + 1] = cost;
+    for (size_t j = 0; j <= width; j++)
+        rows[0][j] = j;
+    for (size_t i = 1; i <= height; i++) {
+        size_t *row = rows[i % 3];
+        const size_t *above = rows[(i + 2) % 3], *higher = rows[(i + 1) % 3];
+        row[0] = i;
+        for (size_t j = 1; j <= width; j++) {
+            row[j] = least(least(row[j - 1], above[j]) + 1,
+                           above[j - 1] + (left[i - 1] != right[j - 1]));
+            if (i > 1 && j > 1 && left[i - 1] == right[j - 2] && left[i - 2] == right[j - 1])
+                row[j] = least(row[j], higher[j - 2] + 1);
         }
     }
-    return row[width];
+    return rows[height % 3][width];
 }
 
 const char *nearest_word(const char *word, const char *const *words)

@@ -14,18 +14,16 @@
 #include "lib/param.h"
 #include "orchestrator/manual.h"
 
-#define COMMAND(descriptor)                                                                        \
-    extern const struct command descriptor __attribute__((weak)); /* until all have landed */
+#define COMMAND(descriptor) extern const struct command descriptor;
 #include "orchestrator/commands.def"
 #undef COMMAND
 
-static const struct command *const all_commands[] = {
+static const struct command *const commands[] = {
 #define COMMAND(descriptor) &descriptor,
 #include "orchestrator/commands.def"
 #undef COMMAND
     NULL,
 };
-static const struct command *commands[64];
 
 enum { VALUES_MAX = 64, COMMAND_WORDS = 2 };
 
@@ -299,9 +297,6 @@ int command_main(int argc, char **argv)
 {
     int words = 0;
 
-    for (size_t i = 0, n = 0; i + 1 < sizeof all_commands / sizeof all_commands[0]; i++)
-        if (all_commands[i] != NULL)
-            commands[n++] = all_commands[i];
     signal(SIGPIPE, SIG_IGN);
     log_init("ordeal", LOG_INFO);
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {

@@ -108,6 +108,7 @@ START_TEST(nothing_is_near_a_strange_word)
     const char *const words[] = {"primary", "standby", NULL};
 
     ck_assert_str_eq(nearest_word("primry", words), "primary");
+    ck_assert_str_eq(nearest_word("rnu", (const char *const[]){"plan", "run", NULL}), "run");
     ck_assert_ptr_null(nearest_word("xyz", words));
 }
 END_TEST
