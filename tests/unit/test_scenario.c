@@ -252,7 +252,7 @@ START_TEST(reports_all_at_once)
          "  - { fault: nothing.at-all, target: n1 }\n  - { " KILL ", at: 5 }\n");
     ck_assert_uint_eq(errors.count, 4);
     expect_complaint("unknown key sed, did you mean seed?");
-    expect_complaint("unknown key fro, known are: for");
+    expect_complaint("unknown key fro, did you mean for?");
     expect_complaint("unknown fault nothing.at-all");
     expect_complaint("at: \"5\" is not a duration");
 }
