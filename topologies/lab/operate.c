@@ -159,33 +159,89 @@ static int exit_code_of(int wait_status)
     return WIFSIGNALED(wait_status) ? 128 + WTERMSIG(wait_status) : WEXITSTATUS(wait_status);
 }
 
-enum status lab_exec(const char *name, const char *node, const char *const *argv,
-                     int *ret_exit_code, struct error *err)
+struct follow {
+    const char *name, *node;
+    const char *const *argv;
+    pid_t init;
+};
+
+static enum status enter_node(const struct follow *follow, struct error *err)
 {
     OWNED_ARENA struct arena *arena = arena_new();
-    pid_t init = 0;
-    int wait_status = 0;
-    enum status status = find_init(name, node, &init, err);
+    enum status status =
+        cgroup_join(lab_cgroup(arena, follow->name, follow->node, "agent"), getpid(), err);
 
-    if (status == STATUS_OK)
-        status = cgroup_join(lab_cgroup(arena, name, node, "agent"), getpid(), err);
-    if (status == STATUS_OK)
-        status = namespace_enter(init, NAMESPACE_HOST, err);
-    if (status != STATUS_OK)
-        return status;
+    return status == STATUS_OK ? namespace_enter(follow->init, NAMESPACE_HOST, err) : status;
+}
+
+/* A PID namespace that was entered counts for children only: so the program is one. */
+static _Noreturn void run_in_node(const struct follow *follow, int report)
+{
+    struct error err = {0};
+    int wait_status = 0;
+    pid_t pid = -1;
+
+    if (enter_node(follow, &err) == STATUS_OK) {
+        pid = fork();
+        if (pid == 0)
+            become(follow->argv);
+        if (pid < 0)
+            error_system(&err, "cannot fork");
+    }
+    if (pid < 0) {
+        ssize_t ignored = write(report, &err, sizeof(err));
+        (void) ignored;
+        _exit(1);
+    }
+    while (waitpid(pid, &wait_status, 0) < 0 && errno == EINTR)
+        ;
+    _exit(exit_code_of(wait_status));
+}
+
+/*
+ * A child goes into the namespaces, not this process: a process whose children live in another PID
+ * namespace cannot be looked through by the leak checker when it ends.
+ */
+static enum status follow_and_wait(const struct follow *follow, int *ret_exit_code,
+                                   struct error *err)
+{
+    struct error reported = {0};
+    int wait_status = 0, ends[2];
+
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return error_system(err, "cannot make a pipe");
+    OWNED_FD int report = ends[0];
     /* The keys of the terminal are for the program, which shares our process group. */
     signal(SIGINT, SIG_IGN);
     signal(SIGQUIT, SIG_IGN);
     pid_t pid = fork();
     if (pid == 0)
-        become(argv);
+        run_in_node(follow, ends[1]);
+    close(ends[1]);
     if (pid < 0)
         return error_system(err, "cannot fork");
     while (waitpid(pid, &wait_status, 0) < 0)
         if (errno != EINTR)
-            return error_system(err, "cannot wait for %s", argv[0]);
+            return error_system(err, "cannot wait for %s", follow->argv[0]);
+    if (read(report, &reported, sizeof(reported)) == (ssize_t) sizeof(reported)) {
+        if (err != NULL)
+            *err = reported;
+        return reported.code;
+    }
     *ret_exit_code = exit_code_of(wait_status);
-    if (*ret_exit_code == 127)
-        return error_set(err, STATUS_NOT_FOUND, "there is no program %s on node %s", argv[0], node);
     return STATUS_OK;
+}
+
+enum status lab_exec(const char *name, const char *node, const char *const *argv,
+                     int *ret_exit_code, struct error *err)
+{
+    struct follow follow = {.name = name, .node = node, .argv = argv};
+    enum status status = find_init(name, node, &follow.init, err);
+
+    if (status == STATUS_OK)
+        status = follow_and_wait(&follow, ret_exit_code, err);
+    if (status == STATUS_OK && *ret_exit_code == 127)
+        status =
+            error_set(err, STATUS_NOT_FOUND, "there is no program %s on node %s", argv[0], node);
+    return status;
 }
