@@ -123,7 +123,7 @@ static struct yaml_node **room(struct arena *arena, struct yaml_node **list, siz
 {
     if ((count & (count - 1)) != 0)
         return list;
-    return arena_grow(arena, list, count, count == 0 ? 1 : count * 2, sizeof *list);
+    return arena_grow(arena, list, count, count == 0 ? 1 : count * 2, sizeof(struct yaml_node *));
 }
 
 static void add_item(struct reader *reader, struct yaml_node *node, struct yaml_node *key,

@@ -62,8 +62,8 @@ enum yaml_type {
 struct yaml_field {
     const char *name;
     enum yaml_type type;
-    size_t offset; /* offsetof() in the struct that is filled */
     bool required;
+    size_t offset; /* offsetof() in the struct that is filled */
     const char *choices;
     int64_t minimum, maximum; /* both 0: no bound */
 };

@@ -38,12 +38,11 @@ static enum status write_chunk(int fd, const char *text, const char *path, size_
                                struct error *err)
 {
     size_t length = strlen(text);
-    OWNED_MEMORY unsigned char *bytes = malloc(length / 4 * 3 + 4);
 
-    if (bytes == NULL)
-        abort(); /* lib/arena.h says why */
     if (length % 4 != 0 || length > CHUNK_MAX * 4 / 3 + 8)
         return error_set(err, STATUS_PROTOCOL, "a part of %s is not base64", path);
+    OWNED_ARENA struct arena *arena = arena_new();
+    unsigned char *bytes = arena_alloc(arena, length / 4 * 3 + 4);
     int count = EVP_DecodeBlock(bytes, (const unsigned char *) text, (int) length);
     if (count < 0)
         return error_set(err, STATUS_PROTOCOL, "a part of %s is not base64", path);

@@ -152,6 +152,16 @@ static void keep_primary(struct engine *engine, const struct ha_state *state)
            strnlen(state->primary->name, sizeof engine->final_primary - 1));
 }
 
+static void journal_recovered(struct engine *engine, int64_t began_ns, int64_t looked_ns)
+{
+    int64_t now_ns = clock_boot_ns();
+    json_int_t ms = (now_ns - began_ns) / NS_PER_MS;
+    json_int_t resolution_ms = (now_ns - looked_ns) / NS_PER_MS + LOOK_MS;
+
+    journal_event(engine->journal, "recovered",
+                  json_pack("{s:I, s:I}", "ms", ms, "resolution_ms", resolution_ms));
+}
+
 /* The driver says that it is done; the look that follows decides. */
 static enum status confirm(struct engine *engine, int64_t began_ns, int64_t deadline_ns,
                            struct error *err)
@@ -168,11 +178,7 @@ static enum status confirm(struct engine *engine, int64_t began_ns, int64_t dead
         keep_primary(engine, &state);
         if (ha_healthy(&state, &why)) {
             engine_journal_members(engine, &state, true);
-            journal_event(
-                engine->journal, "recovered",
-                json_pack("{s:I, s:I}", "ms",
-                          (json_int_t) ((clock_boot_ns() - began_ns) / NS_PER_MS), "resolution_ms",
-                          (json_int_t) ((clock_boot_ns() - looked_ns) / NS_PER_MS + LOOK_MS)));
+            journal_recovered(engine, began_ns, looked_ns);
             return STATUS_OK;
         }
         if (deadline_passed(deadline_ns)) {

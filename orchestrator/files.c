@@ -128,7 +128,7 @@ enum status files_run_folder(struct arena *arena, const char *wanted, const char
                              const char **ret_folder, struct error *err)
 {
     static const char *const inner[] = {"ledger", "nodes"};
-    const char *folder;
+    const char *folder = NULL;
     enum status status = files_outer_folder(arena, wanted, name, &folder, err);
 
     for (size_t i = 0; status == STATUS_OK && i < sizeof inner / sizeof inner[0]; i++) {

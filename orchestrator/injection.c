@@ -353,7 +353,7 @@ void injection_start(struct step_run *run, const struct topology_node *node, jso
     engine->injections = injection;
     if (power)
         json_object_set_new(params, "node", json_string(node->name));
-    if (injection->agent == NULL) {
+    if (power && injection->agent == NULL) {
         skip(injection, "no node of the topology has the role power");
         return;
     }

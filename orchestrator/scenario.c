@@ -515,7 +515,7 @@ static struct profile *read_profile(struct arena *arena, const char *path,
     profile->file = arena_strdup(arena, path);
     profile->name = name_of(arena, path);
     profile->title = fields.title;
-    profile->scenarios = arena_array(arena, SCENARIOS_MAX, sizeof *profile->scenarios);
+    profile->scenarios = arena_array(arena, SCENARIOS_MAX, sizeof(struct scenario *));
     for (size_t i = 0; fields.scenarios != NULL && fields.scenarios[i] != NULL; i++) {
         const char *part = beside(arena, path, fields.scenarios[i]);
 

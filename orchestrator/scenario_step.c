@@ -107,10 +107,10 @@ static const struct yaml_node *with_pair(struct arena *arena, const struct yaml_
     struct yaml_node *longer = arena_alloc(arena, sizeof *longer);
 
     *longer = *mapping;
-    longer->keys =
-        arena_grow(arena, mapping->keys, mapping->count, mapping->count + 1, sizeof *longer->keys);
+    longer->keys = arena_grow(arena, mapping->keys, mapping->count, mapping->count + 1,
+                              sizeof(struct yaml_node *));
     longer->items = arena_grow(arena, mapping->items, mapping->count, mapping->count + 1,
-                               sizeof *longer->items);
+                               sizeof(struct yaml_node *));
     longer->keys[mapping->count] = scalar_at(arena, mapping, key);
     longer->items[mapping->count] = scalar_at(arena, mapping, value);
     longer->count++;

@@ -87,7 +87,7 @@ static void conclude(struct ha_state *state)
         }
     }
     state->sync_set = "";
-    if (state->primary_count != 1)
+    if (primary == NULL || state->primary_count > 1)
         return;
     state->primary = primary->node;
     state->sync_set = json_text(primary->state, "sync_set", "");

@@ -482,7 +482,7 @@ enum status target_resolve(struct arena *arena, const struct target *target,
 {
     const struct topology *topology = scope->topology;
     struct target_nodes nodes = {
-        .nodes = arena_array(arena, topology->node_count + 1, sizeof *nodes.nodes)};
+        .nodes = arena_array(arena, topology->node_count + 1, sizeof(struct topology_node *))};
 
     for (size_t i = 0; i < topology->node_count; i++)
         if (fits(target, scope, &topology->nodes[i]))

@@ -447,7 +447,7 @@ static void default_endpoint(struct loading *loading)
 {
     struct topology *topology = loading->topology;
     const struct topology_node **hosts =
-        arena_array(loading->arena, topology->node_count + 1, sizeof *hosts);
+        arena_array(loading->arena, topology->node_count + 1, sizeof(struct topology_node *));
 
     for (size_t i = 0; i < topology->node_count; i++)
         if ((topology->nodes[i].roles & ROLE_DATABASE) != 0)
@@ -470,7 +470,8 @@ static void read_endpoint(struct loading *loading, const struct yaml_node *secti
     while (endpoint.hosts != NULL && endpoint.hosts[count] != NULL)
         count++;
     const struct yaml_node *list = yaml_get(section, "hosts");
-    const struct topology_node **hosts = arena_array(loading->arena, count + 1, sizeof *hosts);
+    const struct topology_node **hosts =
+        arena_array(loading->arena, count + 1, sizeof(struct topology_node *));
     for (size_t i = 0; i < count; i++)
         hosts[i] = read_host(loading, list->kind == YAML_SEQUENCE ? list->items[i] : list,
                              endpoint.hosts[i]);

@@ -165,8 +165,7 @@ START_TEST(power_fence_needs_power)
     const char *text = changed("fence: control", "fence: power");
 
     ck_assert_ptr_nonnull(load(text));
-    char *line = strstr((char *) (uintptr_t) text, "power: {");
-    memcpy(line, "#####", 5);
+    *strstr((char *) (uintptr_t) text, "power: {") = '#';
     ck_assert_ptr_null(load(text));
     ck_assert(complained("fence: power needs the key power"));
 }
