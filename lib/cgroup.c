@@ -288,6 +288,23 @@ enum status cgroup_limit(const char *path, const struct cgroup_limits *limits, s
     return status;
 }
 
+enum status cgroup_weight(const char *path, int64_t weight, struct error *err)
+{
+    struct hierarchies found;
+    char text[32];
+    enum status status = begin(path, &found, err);
+
+    if (status != STATUS_OK || !cgroup_has("cpu"))
+        return status;
+    if (weight < 1 || weight > 10000)
+        return error_set(err, STATUS_INVALID, "weight %" PRId64 " is not between 1 and 10000",
+                         weight);
+    bool first = found.version == CGROUP_V1;
+    snprintf(text, sizeof(text), "%" PRId64, first ? weight * 1024 / 100 : weight);
+    return write_file(first ? found.root[CPU] : found.root[MEMORY], path,
+                      first ? "cpu.shares" : "cpu.weight", text, err);
+}
+
 enum status cgroup_join(const char *path, pid_t pid, struct error *err)
 {
     struct hierarchies found;

@@ -32,6 +32,11 @@ struct cgroup_limits {
 MUST_CHECK enum status cgroup_create(const char *path, struct error *err);
 MUST_CHECK enum status cgroup_limit(const char *path, const struct cgroup_limits *limits,
                                     struct error *err);
+/*
+ * Its share of the processors beside its siblings when they are short: 100 is what every group has,
+ * from 1 to 10000. Nothing happens where there is no cpu controller.
+ */
+MUST_CHECK enum status cgroup_weight(const char *path, int64_t weight, struct error *err);
 MUST_CHECK enum status cgroup_join(const char *path, pid_t pid, struct error *err);
 /* The group of a process: below the root, of the freezer hierarchy on v1. */
 MUST_CHECK enum status cgroup_of(struct arena *arena, pid_t pid, const char **ret_path,

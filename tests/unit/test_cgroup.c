@@ -219,6 +219,18 @@ START_TEST(limits_reach_the_kernel_and_go_again)
 }
 END_TEST
 
+START_TEST(a_weight_reaches_the_kernel)
+{
+    bool first = cgroup_version() == CGROUP_V1;
+
+    ck_assert_int_eq(cgroup_weight(inner, 400, NULL), STATUS_OK);
+    ck_assert_int_eq(limit_of("cpu", "cpu.shares", "cpu.weight"), first ? 4096 : 400);
+    ck_assert_int_eq(cgroup_weight(inner, 0, NULL), STATUS_INVALID);
+    ck_assert_int_eq(cgroup_weight(inner, 100, NULL), STATUS_OK);
+    ck_assert_int_eq(limit_of("cpu", "cpu.shares", "cpu.weight"), first ? 1024 : 100);
+}
+END_TEST
+
 START_TEST(removed_groups_are_gone_and_removing_again_is_fine)
 {
     OWNED_ARENA struct arena *arena = arena_new();
@@ -240,6 +252,7 @@ int main(void)
                                  kill_takes_frozen_and_nested_processes,
                                  a_freezer_group_leaves_the_other_groups_alone,
                                  limits_reach_the_kernel_and_go_again,
+                                 a_weight_reaches_the_kernel,
                                  removed_groups_are_gone_and_removing_again_is_fine};
     bool root = geteuid() == 0 && cgroup_version() != CGROUP_NONE;
     int failed = run_suite("cgroup paths", 5, NULL, NULL, pure, 1);

@@ -80,6 +80,29 @@ enum status up_make_volumes(struct up *up, struct error *err)
     return status;
 }
 
+/*
+ * A host that is busy with other things starves the lab as a whole, not its clocks and probes
+ * first: the lab weighs as much as its machines, and in it weigh agents and clients more than
+ * servers.
+ */
+enum { WEIGHT = 100, WEIGHT_TO_MEASURE = 400 };
+
+static enum status share_processors(const struct up *up, const struct lab_node *node,
+                                    struct error *err)
+{
+    const char *lab = up->spec->name;
+    int64_t machine = (node->roles & ROLE_DATABASE) != 0 ? WEIGHT : WEIGHT_TO_MEASURE;
+    enum status status = cgroup_weight(lab_cgroup(up->arena, lab, NULL, NULL),
+                                       WEIGHT * (int64_t) up->spec->node_count, err);
+
+    if (status == STATUS_OK)
+        status = cgroup_weight(lab_cgroup(up->arena, lab, node->name, NULL), machine, err);
+    if (status == STATUS_OK)
+        status =
+            cgroup_weight(lab_cgroup(up->arena, lab, node->name, "agent"), WEIGHT_TO_MEASURE, err);
+    return status;
+}
+
 static enum status make_group(const struct up *up, const struct lab_node *node, struct error *err)
 {
     OWNED_ARENA struct arena *arena = arena_new();
@@ -93,6 +116,8 @@ static enum status make_group(const struct up *up, const struct lab_node *node, 
     };
     enum status status = cgroup_create(lab_cgroup(arena, up->spec->name, node->name, "agent"), err);
 
+    if (status == STATUS_OK)
+        status = share_processors(up, node, err);
     if (status == STATUS_OK && node->roles != ROLE_POWER)
         status = cgroup_create(limited, err);
     if (status == STATUS_OK && node->roles != ROLE_POWER)
