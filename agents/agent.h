@@ -11,6 +11,7 @@
 
 #include "agents/guardian_client.h"
 #include "agents/method.h"
+#include "agents/policy.h"
 #include "agents/server.h"
 #include "lib/clock.h"
 #include "lib/process.h"
@@ -42,6 +43,7 @@ struct agent {
     const struct agent_options *options;
     struct loop *loop;
     SSL_CTX *tls;
+    struct policy policy;
     int listener;
     char boot_id[BOOT_ID_SIZE];
     struct guardian_link *guardian;

@@ -214,9 +214,13 @@ static enum status call_method(struct agent *agent, const struct method *method,
     if (!method->no_session && run != NULL && strcmp(run, agent->session->run) != 0)
         return error_set(err, STATUS_CONFLICT, "%s for run %s, but run %s is open", method->name,
                          run, agent->session->run);
+    enum status status =
+        policy_check(&agent->policy, agent->options->state, method->name, params, err);
+    if (status != STATUS_OK)
+        return status;
     if (!method->job)
         return method->call(&call, ret_result, err);
-    enum status status = job_start(agent, method, params, &job, err);
+    status = job_start(agent, method, params, &job, err);
     if (status == STATUS_OK)
         *ret_result = json_pack("{s:I}", "job", (json_int_t) job);
     return status;
@@ -383,6 +387,8 @@ static enum status prepare(struct agent *agent, struct error *err)
     enum status status = clock_boot_id(agent->boot_id, err);
 
     if (status == STATUS_OK)
+        status = policy_load(options->state, &agent->policy, err);
+    if (status == STATUS_OK)
         status = tls_context(TLS_AGENT, &options->files, &agent->tls, err);
     if (status == STATUS_OK)
         status = loop_new(&agent->loop, err);
@@ -409,6 +415,7 @@ static void release(struct agent *agent)
         close(agent->listener);
     loop_free(agent->loop);
     SSL_CTX_free(agent->tls);
+    policy_done(&agent->policy);
 }
 
 enum status agent_run(const struct agent_options *options, struct error *err)

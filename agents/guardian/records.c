@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,6 +14,8 @@
 #include "agents/guardian/member.h"
 #include "agents/guardian/undo.h"
 #include "agents/guardian/writer.h"
+
+enum { HISTORY_MAX = 1024 * 1024 };
 
 static const char *const state_names[] = {
     [RECORD_FREE] = "free",         [RECORD_OPENING] = "opening", [RECORD_ARMED] = "armed",
@@ -120,6 +123,18 @@ static void replay_line(void *argument, const struct journal_line *line)
     snprintf(record->who, sizeof record->who, "%s", same_boot ? "restart" : "boot");
 }
 
+/* A history without anything open is of no use once it is long. */
+static enum status empty_journal(struct guardian *guardian, struct error *err)
+{
+    struct stat info;
+
+    if (fstat(guardian->journal_fd, &info) != 0)
+        return error_system(err, "looking at the journal");
+    if (info.st_size > HISTORY_MAX && ftruncate(guardian->journal_fd, 0) != 0)
+        return error_system(err, "emptying the journal");
+    return STATUS_OK;
+}
+
 enum status records_replay(struct guardian *guardian, struct error *err)
 {
     struct replay replay = {.guardian = guardian};
@@ -133,6 +148,10 @@ enum status records_replay(struct guardian *guardian, struct error *err)
     if (damage.lines > 0)
         say("the journal has %zu damaged lines, which were skipped; the last: %s", damage.lines,
             damage.last.message);
+    if (damage.lines == 0 && records_count(guardian) == 0)
+        status = empty_journal(guardian, err);
+    if (status != STATUS_OK)
+        return status;
     if (replay.failed)
         return error_set(err, STATUS_INVALID, "the journal: %s", replay.error.message);
     for (int i = 0; i < RECORDS_MAX; i++)

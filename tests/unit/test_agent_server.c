@@ -170,6 +170,66 @@ START_TEST(a_state_folder_under_test_is_refused)
 }
 END_TEST
 
+/* --- what the owner of the node forbids ------------------------------------------------------ */
+
+static void put_in_state(const char *name, const char *text)
+{
+    char path[256];
+
+    snprintf(path, sizeof path, "%s/%s", agent_fixture_state(), name);
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t) strlen(text));
+    close(fd);
+}
+
+static json_t *inject_params(const char *uid, const char *fault)
+{
+    return json_pack("{s:s, s:s, s:s, s:{}, s:i}", "run", "run-1", "uid", uid, "fault", fault,
+                     "params", "hold_ms", 1000);
+}
+
+START_TEST(the_lever_stops_all_but_undoing)
+{
+    open_session(peer, "run-1");
+    put_in_state("halt", "");
+    const char *refusal = agent_refusal(peer, "fault.inject", inject_params("f-1", "process.kill"));
+    ck_assert_msg(strncmp(refusal, "refused: the node is halted", 27) == 0, "%s", refusal);
+    json_decref(agent_call(peer, "heartbeat", run_params("run-1")));
+    json_decref(agent_call(peer, "recover", NULL));
+    json_decref(agent_call(peer, "file.list", run_params("run-1")));
+}
+END_TEST
+
+START_TEST(the_policy_bounds_methods_and_holds)
+{
+    put_in_state("policy",
+                 "{\"policy\": 1, \"methods\": [\"fault.inject\"], \"max_hold_ms\": 999}");
+    agent_fixture_restart();
+    agent_peer_free(peer);
+    peer = agent_peer_new("control");
+    open_session(peer, "run-1");
+    ck_assert_str_eq(agent_refusal(peer, "fault.inject", inject_params("f-1", "process.kill")),
+                     "refused: fault.inject for 1000 ms; this node allows 999 ms");
+    ck_assert_str_eq(
+        agent_refusal(peer, "power",
+                      json_pack("{s:s, s:s, s:s}", "run", "run-1", "node", "n1", "word", "off")),
+        "refused: the policy of this node does not allow power");
+    json_decref(agent_call(peer, "recover", NULL));
+}
+END_TEST
+
+START_TEST(without_a_policy_an_hour_is_the_most)
+{
+    json_t *params = inject_params("f-1", "process.kill");
+
+    json_object_set_new(params, "hold_ms", json_integer(3600001));
+    open_session(peer, "run-1");
+    ck_assert_str_eq(agent_refusal(peer, "fault.inject", params),
+                     "refused: fault.inject for 3600001 ms; this node allows 3600000 ms");
+}
+END_TEST
+
 /* --- the spool ------------------------------------------------------------------------------- */
 
 static void put(const char *name, const char *text)
@@ -255,12 +315,6 @@ START_TEST(nothing_outside_the_spool_is_read)
 END_TEST
 
 /* --- faults that never come to be ------------------------------------------------------------ */
-
-static json_t *inject_params(const char *uid, const char *fault)
-{
-    return json_pack("{s:s, s:s, s:s, s:{}, s:i}", "run", "run-1", "uid", uid, "fault", fault,
-                     "params", "hold_ms", 1000);
-}
 
 START_TEST(faults_are_refused_before_anything_is_recorded)
 {
@@ -375,9 +429,10 @@ END_TEST
 
 TEST_MAIN("agent server", 60, setup, teardown, hello_says_who_answers, unknown_things_are_refused,
           strangers_are_refused_told_and_logged, methods_need_a_session, one_run_at_a_time,
-          a_session_for_another_node_is_refused, a_state_folder_under_test_is_refused,
-          files_of_the_spool_are_read, a_large_file_comes_in_parts,
-          nothing_outside_the_spool_is_read, faults_are_refused_before_anything_is_recorded,
-          a_node_without_power_driver_says_so, power_runs_the_drivers_programs,
-          a_dead_agent_comes_back, a_dead_guardian_ends_the_agent,
+          the_lever_stops_all_but_undoing, the_policy_bounds_methods_and_holds,
+          without_a_policy_an_hour_is_the_most, a_session_for_another_node_is_refused,
+          a_state_folder_under_test_is_refused, files_of_the_spool_are_read,
+          a_large_file_comes_in_parts, nothing_outside_the_spool_is_read,
+          faults_are_refused_before_anything_is_recorded, a_node_without_power_driver_says_so,
+          power_runs_the_drivers_programs, a_dead_agent_comes_back, a_dead_guardian_ends_the_agent,
           two_fingerprints_of_a_quiet_node_are_equal)

@@ -594,6 +594,40 @@ START_TEST(a_record_of_another_boot_is_undone)
 }
 END_TEST
 
+START_TEST(a_long_history_is_dropped_when_nothing_is_open)
+{
+    static char text[2 * 1024 * 1024];
+    static const char record[] = "{\"uid\":\"f-9\",\"run\":\"r\",\"fault\":\"t\"}";
+    struct journal_line line = {
+        .kind = JOURNAL_CLOSED, .uid = "f-8", .who = "agent", .state = "absent"};
+    struct stat info;
+
+    await_file("agent");
+    stop_guardian(SIGKILL);
+    unlink(in_folder("agent"));
+    size_t one = journal_format(&line, text), length = one;
+    for (; length < 1100 * 1024; length += one)
+        memcpy(text + length, text, one);
+    line.kind = JOURNAL_OPEN;
+    memcpy(line.boot_id, "7e659d21-9b66-4193-bf19-e163c9db2290", BOOT_ID_SIZE);
+    line.record = record;
+    line.record_length = sizeof record - 1;
+    text[length + journal_format(&line, text + length)] = '\0';
+    write_text("state/journal", text, 0600);
+    start_guardian();
+    await_file("agent");
+    ck_assert_int_eq(stat(in_folder("state/journal"), &info), 0);
+    ck_assert_int_gt(info.st_size, 1024 * 1024); /* one was open */
+    ck_assert_int_eq(undo_count(NULL, 0), 1);
+    stop_guardian(SIGKILL);
+    unlink(in_folder("agent"));
+    start_guardian();
+    await_file("agent");
+    ck_assert_int_eq(stat(in_folder("state/journal"), &info), 0);
+    ck_assert_int_eq(info.st_size, 0);
+}
+END_TEST
+
 START_TEST(sigterm_undoes_and_ends)
 {
     OWNED_GUARDIAN struct guardian_connection connection = dial();
@@ -777,7 +811,8 @@ TEST_MAIN("guardian", 40, setup, teardown, a_record_is_on_disk_before_the_answer
           an_injector_that_outlasts_its_lease_is_killed_first, an_injector_may_undo_its_own_fault,
           a_dead_agent_is_undone_and_replaced,
           a_dead_guardian_takes_the_agent_along_and_the_next_undoes,
-          a_record_of_another_boot_is_undone, sigterm_undoes_and_ends, a_second_guardian_is_refused,
+          a_record_of_another_boot_is_undone, a_long_history_is_dropped_when_nothing_is_open,
+          sigterm_undoes_and_ends, a_second_guardian_is_refused,
           a_failing_undo_is_visible_and_tried_until_it_succeeds, an_undo_that_hangs_is_ended,
           undo_all_is_of_one_run, a_dead_writer_is_replaced, a_stopped_writer_holds_up_nobody_else,
           a_full_disk_refuses_the_fault)
