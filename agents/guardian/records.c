@@ -66,6 +66,13 @@ static enum status check_record(const char *uid, const char *text, struct error 
     return STATUS_OK;
 }
 
+/* For people and for `undo-all`; "?" when a record of another version does not say it. */
+static void read_name(const char *text, const char *member, char name[NAME_SIZE])
+{
+    if (!member_text(text, member, name, NAME_SIZE) || name[0] == '\0' || strchr(name, ' ') != NULL)
+        strcpy(name, "?");
+}
+
 /* A free slot, filled; its state is still RECORD_FREE. */
 static enum status add_record(struct guardian *guardian, const char *uid, const char *text,
                               size_t length, struct record **ret_record, struct error *err)
@@ -79,20 +86,20 @@ static enum status add_record(struct guardian *guardian, const char *uid, const 
     char *copy = strndup(text, length);
     if (copy == NULL)
         return error_system(err, "keeping a record of %zu bytes", length);
-    enum status status = check_record(uid, copy, err);
-    if (status != STATUS_OK) {
-        free(copy);
-        return status;
-    }
     *record = (struct record){.text = copy, .injector = -1, .helper_output = -1};
     snprintf(record->uid, sizeof record->uid, "%s", uid);
-    member_text(copy, "run", record->run, sizeof record->run);
-    member_text(copy, "fault", record->fault, sizeof record->fault);
+    read_name(copy, "run", record->run);
+    read_name(copy, "fault", record->fault);
     *ret_record = record;
     return STATUS_OK;
 }
 
 /* --- from before this guardian --------------------------------------------------------------- */
+
+/*
+ * Everything that the checksum confirms is taken over, also what this version does not understand:
+ * its helper says so, and the fault stays visible as failed.
+ */
 
 struct replay {
     struct guardian *guardian;
@@ -176,7 +183,9 @@ enum status records_open(struct guardian *guardian, const char *uid, int64_t lea
 
     if (records_find(guardian, uid) != NULL)
         return error_set(err, STATUS_EXISTS, "fault %s is open already", uid);
-    enum status status = add_record(guardian, uid, text, strlen(text), &record, err);
+    enum status status = check_record(uid, text, err);
+    if (status == STATUS_OK)
+        status = add_record(guardian, uid, text, strlen(text), &record, err);
     if (status != STATUS_OK)
         return status;
     int64_t hold_ms = member_number(text, "hold_ms", 0);

@@ -594,6 +594,31 @@ START_TEST(a_record_of_another_boot_is_undone)
 }
 END_TEST
 
+START_TEST(a_record_that_nobody_understands_stays_visible)
+{
+    static char text[JOURNAL_LINE_MAX];
+    static const char future[] = "{\"version\":9}";
+    struct journal_line line = {.kind = JOURNAL_OPEN,
+                                .uid = "f-9",
+                                .boot_id = "00000000-0000-0000-0000-000000000000",
+                                .record = future,
+                                .record_length = sizeof future - 1};
+    struct guardian_record record;
+
+    await_file("agent");
+    stop_guardian(SIGKILL);
+    unlink(in_folder("agent"));
+    journal_format(&line, text);
+    write_text("state/journal", text, 0600);
+    write_text("fail", "", 0600); /* as the helper would */
+    start_guardian();
+    await_file("agent");
+    ck_assert(listed("f-9", &record));
+    ck_assert_str_eq(record.run, "?");
+    ck_assert_str_eq(record.text, "it does not work");
+}
+END_TEST
+
 START_TEST(a_long_history_is_dropped_when_nothing_is_open)
 {
     static char text[2 * 1024 * 1024];
@@ -609,6 +634,7 @@ START_TEST(a_long_history_is_dropped_when_nothing_is_open)
     for (; length < 1100 * 1024; length += one)
         memcpy(text + length, text, one);
     line.kind = JOURNAL_OPEN;
+    strcpy(line.uid, "f-9");
     memcpy(line.boot_id, "7e659d21-9b66-4193-bf19-e163c9db2290", BOOT_ID_SIZE);
     line.record = record;
     line.record_length = sizeof record - 1;
@@ -811,8 +837,8 @@ TEST_MAIN("guardian", 40, setup, teardown, a_record_is_on_disk_before_the_answer
           an_injector_that_outlasts_its_lease_is_killed_first, an_injector_may_undo_its_own_fault,
           a_dead_agent_is_undone_and_replaced,
           a_dead_guardian_takes_the_agent_along_and_the_next_undoes,
-          a_record_of_another_boot_is_undone, a_long_history_is_dropped_when_nothing_is_open,
-          sigterm_undoes_and_ends, a_second_guardian_is_refused,
-          a_failing_undo_is_visible_and_tried_until_it_succeeds, an_undo_that_hangs_is_ended,
-          undo_all_is_of_one_run, a_dead_writer_is_replaced, a_stopped_writer_holds_up_nobody_else,
-          a_full_disk_refuses_the_fault)
+          a_record_of_another_boot_is_undone, a_record_that_nobody_understands_stays_visible,
+          a_long_history_is_dropped_when_nothing_is_open, sigterm_undoes_and_ends,
+          a_second_guardian_is_refused, a_failing_undo_is_visible_and_tried_until_it_succeeds,
+          an_undo_that_hangs_is_ended, undo_all_is_of_one_run, a_dead_writer_is_replaced,
+          a_stopped_writer_holds_up_nobody_else, a_full_disk_refuses_the_fault)
