@@ -84,11 +84,12 @@ static enum status fault_witness(const struct method_call *call, json_t **ret_re
     struct power power;
     enum status status = find_fault(json_text(call->params, "fault", ""), &fault, err);
 
-    if (status == STATUS_OK && fault->witness == NULL)
-        status = error_set(err, STATUS_UNSUPPORTED, "%s has no witness", fault->name);
-    if (status == STATUS_OK)
-        status =
-            current_context(arena, call, json_text(call->params, "uid", ""), &power, &context, err);
+    if (status != STATUS_OK)
+        return status;
+    if (fault->witness == NULL)
+        return error_set(err, STATUS_UNSUPPORTED, "%s has no witness", fault->name);
+    status =
+        current_context(arena, call, json_text(call->params, "uid", ""), &power, &context, err);
     if (status == STATUS_OK)
         status =
             fault->witness(&context, json_object_get(call->params, "record"), &observation, err);

@@ -80,12 +80,14 @@ static enum status file_list(const struct method_call *call, json_t **ret_result
 
 static json_t *encode(const unsigned char *data, size_t length)
 {
-    OWNED_MEMORY unsigned char *text = malloc((length + 2) / 3 * 4 + 1);
+    unsigned char *text = malloc((length + 2) / 3 * 4 + 1);
 
     if (text == NULL)
         abort();
     int count = EVP_EncodeBlock(text, data, (int) length);
-    return json_stringn((const char *) text, (size_t) count);
+    json_t *json = json_stringn((const char *) text, (size_t) count);
+    free(text);
+    return json;
 }
 
 static enum status open_file(const char *spool, const char *name, int *ret_fd, struct stat *info,

@@ -24,7 +24,7 @@ json_t *fingerprint_sorted(json_t *array)
 {
     OWNED_JSON json_t *unsorted = array;
     size_t count = json_array_size(array);
-    OWNED_MEMORY struct sortable *items = calloc(count + 1, sizeof *items);
+    struct sortable *items = calloc(count + 1, sizeof *items);
     json_t *sorted = json_array();
 
     if (items == NULL)
@@ -40,6 +40,7 @@ json_t *fingerprint_sorted(json_t *array)
         json_array_append(sorted, items[i].item);
         free(items[i].text);
     }
+    free(items);
     return sorted;
 }
 

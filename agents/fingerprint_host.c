@@ -35,16 +35,17 @@ struct seen_process {
     char state, name[64];
 };
 
+/* proc(5): PID (NAME) STATE PARENT ... */
 static bool read_process(struct arena *arena, pid_t pid, struct seen_process *ret_process)
 {
     const char *text = first_line(arena, arena_printf(arena, "/proc/%d/stat", (int) pid));
     const char *open = strchr(text, '('), *close = strrchr(text, ')');
     struct seen_process process = {.pid = pid};
-    int parent;
 
-    if (open == NULL || close == NULL || sscanf(close + 1, " %c %d", &process.state, &parent) != 2)
+    if (open == NULL || close == NULL || strlen(close) < strlen(") S 1"))
         return false;
-    process.parent = parent;
+    process.state = close[2];
+    process.parent = (pid_t) strtol(close + 4, NULL, 10);
     snprintf(process.name, sizeof process.name, "%.*s", (int) (close - open - 1), open + 1);
     *ret_process = process;
     return true;
@@ -92,7 +93,7 @@ enum status fingerprint_processes(const struct method_call *call, json_t **ret_v
     json_t *found = json_array();
     while ((entry = readdir(folder)) != NULL) {
         if (!isdigit((unsigned char) entry->d_name[0]) ||
-            !read_process(arena, (pid_t) atol(entry->d_name), &process))
+            !read_process(arena, (pid_t) strtol(entry->d_name, NULL, 10), &process))
             continue;
         bool helper = process.state != 'Z' && runs_our_program(arena, process.pid) &&
                       !belongs_to_agent(arena, process);
@@ -264,21 +265,36 @@ enum status fingerprint_sysctls(const struct method_call *call, json_t **ret_val
     return STATUS_OK;
 }
 
+/* "/swapfile file 1048572 0 -2": all words but what is used just now. */
+static json_t *swap_of_line(char *line)
+{
+    const char *words[5] = {NULL};
+    char *rest = line;
+
+    for (int i = 0; i < 5; i++) {
+        rest += strspn(rest, " \t");
+        words[i] = strsep(&rest, " \t\n");
+        if (rest == NULL)
+            return NULL;
+    }
+    return json_pack("{s:s, s:s, s:s, s:s}", "name", words[0], "type", words[1], "size_kib",
+                     words[2], "priority", words[4]);
+}
+
 enum status fingerprint_swaps(const struct method_call *call, json_t **ret_value, struct error *err)
 {
     OWNED_FILE FILE *file = fopen("/proc/swaps", "re");
     json_t *swaps = json_array();
-    char line[LINE_SIZE], name[PATH_MAX / 4], type[64];
-    long long size, used;
-    int priority;
+    char line[LINE_SIZE];
+    bool heading = true;
 
     (void) call;
     (void) err;
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "%1023s %63s %lld %lld %d", name, type, &size, &used, &priority) == 5)
-            json_array_append_new(swaps,
-                                  json_pack("{s:s, s:s, s:I, s:i}", "name", name, "type", type,
-                                            "size_kib", (json_int_t) size, "priority", priority));
+    for (; file != NULL && fgets(line, sizeof line, file) != NULL; heading = false) {
+        json_t *swap = heading ? NULL : swap_of_line(line);
+        if (swap != NULL)
+            json_array_append_new(swaps, swap);
+    }
     *ret_value = fingerprint_sorted(swaps);
     return STATUS_OK;
 }

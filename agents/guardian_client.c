@@ -168,13 +168,50 @@ enum status guardian_ask(struct guardian_connection *connection, const char *req
     return status != STATUS_OK ? status : read_answer(connection, deadline_ns, lines, err);
 }
 
+/* Copy the next word; false when there is none or it is too long. */
+static bool next_word(const char **cursor, char *word, size_t size)
+{
+    size_t length = strcspn(*cursor, " ");
+
+    if (length == 0 || length >= size)
+        return false;
+    memcpy(word, *cursor, length);
+    word[length] = '\0';
+    *cursor += length;
+    *cursor += **cursor == ' ';
+    return true;
+}
+
+static bool next_number(const char **cursor, int64_t *ret_number)
+{
+    char word[24], *end;
+
+    if (!next_word(cursor, word, sizeof word))
+        return false;
+    *ret_number = strtoll(word, &end, 10);
+    return *end == '\0';
+}
+
+/* The cursor behind the first word, when that is `kind`. */
+static const char *behind(const char *line, const char *kind)
+{
+    size_t length = strlen(kind);
+
+    return strncmp(line, kind, length) == 0 && line[length] == ' ' ? line + length + 1 : NULL;
+}
+
 bool guardian_record_parse(const char *line, struct guardian_record *ret_record)
 {
+    const char *cursor = behind(line, "record");
     struct guardian_record record = {0};
 
-    if (sscanf(line, "record %40s %15s %" SCNd64 " %79s %79s %255[^\n]", record.uid, record.state,
-               &record.deadline_ns, record.run, record.fault, record.text) < 5)
+    if (cursor == NULL || !next_word(&cursor, record.uid, sizeof record.uid) ||
+        !next_word(&cursor, record.state, sizeof record.state) ||
+        !next_number(&cursor, &record.deadline_ns) ||
+        !next_word(&cursor, record.run, sizeof record.run) ||
+        !next_word(&cursor, record.fault, sizeof record.fault))
         return false;
+    snprintf(record.text, sizeof record.text, "%s", cursor);
     *ret_record = record;
     return true;
 }
@@ -229,19 +266,29 @@ static void forget(struct guardian_link *link, const char *uid)
         *old = link->records[--link->count];
 }
 
+static void take_closed(struct guardian_link *link, const char *cursor)
+{
+    struct guardian_record gone = {0};
+    char by[16];
+    int64_t at_ns = 0;
+
+    if (!next_word(&cursor, gone.uid, sizeof gone.uid) || !next_word(&cursor, by, sizeof by) ||
+        !next_word(&cursor, gone.state, sizeof gone.state) || !next_number(&cursor, &at_ns) ||
+        !next_word(&cursor, gone.run, sizeof gone.run))
+        return;
+    forget(link, gone.uid);
+    link->events.closed(link->argument, gone.uid, by, gone.state, at_ns, gone.run);
+}
+
 static void take_event(struct guardian_link *link, const char *line)
 {
+    const char *closed = behind(line, "closed");
     struct guardian_record record;
-    char uid[41], by[16], state[16], run[80];
-    int64_t at_ns;
 
     if (guardian_record_parse(line, &record))
         keep(link, &record);
-    else if (sscanf(line, "closed %40s %15s %15s %" SCNd64 " %79s", uid, by, state, &at_ns, run) ==
-             5) {
-        forget(link, uid);
-        link->events.closed(link->argument, uid, by, state, at_ns, run);
-    }
+    else if (closed != NULL)
+        take_closed(link, closed);
 }
 
 static enum status flush(struct guardian_link *link, struct error *err)

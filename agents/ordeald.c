@@ -33,8 +33,7 @@ static const struct option option_names[] = {
     {"node", required_argument, NULL, 'n'},    {"listen", required_argument, NULL, 'l'},
     {"ca", required_argument, NULL, 'c'},      {"certificate", required_argument, NULL, 'x'},
     {"key", required_argument, NULL, 'k'},     {"state", required_argument, NULL, 's'},
-    {"protect", required_argument, NULL, 'p'}, {"help", no_argument, NULL, 'h'},
-    {"version", no_argument, NULL, 'v'},       {NULL, 0, NULL, 0}};
+    {"protect", required_argument, NULL, 'p'}, {NULL, 0, NULL, 0}};
 
 static enum status parse_listen(struct arena *arena, const char *text,
                                 struct agent_options *options, struct error *err)
@@ -102,9 +101,6 @@ static enum status parse_options(struct arena *arena, int argc, char **argv,
             enum status status = parse_listen(arena, optarg, options, err);
             if (status != STATUS_OK)
                 return status;
-        } else if (letter == 'h' || letter == 'v') {
-            fputs(letter == 'h' ? usage_text : "ordeald " ORDEAL_VERSION "\n", stdout);
-            exit(EXIT_SUCCESS);
         } else {
             return error_set(err, STATUS_USAGE, "see 'ordeald --help'");
         }
@@ -129,11 +125,11 @@ static enum status beside(char *path, size_t size, const char *name, struct erro
     char *slash = strrchr(path, '/');
     if (slash == NULL || (size_t) (slash + 1 - path) + strlen(name) >= size)
         return error_set(err, STATUS_INVALID, "the path of our own program is too long");
-    strcpy(slash + 1, name);
+    memcpy(slash + 1, name, strlen(name) + 1);
     return STATUS_OK;
 }
 
-/* Relative paths would mean something else in the guardian's helpers; take them now. */
+/* The guardian takes this process's place and starts us again with the same arguments. */
 static enum status become_guardian(struct arena *arena, const struct agent_options *options,
                                    int argc, char **argv, struct error *err)
 {
@@ -181,6 +177,10 @@ int main(int argc, char **argv)
     struct error err = {0};
 
     log_init("ordeald", LOG_INFO);
+    if (argc == 2 && strcmp(argv[1], "--help") == 0)
+        return fputs(usage_text, stdout) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+    if (argc == 2 && strcmp(argv[1], "--version") == 0)
+        return puts("ordeald " ORDEAL_VERSION) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
     if (argc == 2 && strcmp(argv[1], "--undo") == 0)
         return fault_undo_main();
     if (argc > 1 && strcmp(argv[1], "--agent") == 0)

@@ -296,7 +296,7 @@ static void peer_text(const struct sockaddr_storage *address, char text[INET6_AD
                           : (const void *) &((const struct sockaddr_in6 *) address)->sin6_addr;
 
     if (inet_ntop(address->ss_family, raw, text, INET6_ADDRSTRLEN) == NULL)
-        strcpy(text, "?");
+        memcpy(text, "?", sizeof "?");
 }
 
 static size_t connection_count(const struct agent *agent)
@@ -408,8 +408,11 @@ static enum status prepare(struct agent *agent, struct error *err)
 static void release(struct agent *agent)
 {
     agent_end_session(agent);
-    while (agent->connections != NULL)
-        connection_free(agent->connections);
+    for (struct connection *next, *one = agent->connections; one != NULL; one = next) {
+        next = one->next;
+        rpc_free(one->rpc);
+        free(one);
+    }
     guardian_link_free(agent->guardian);
     if (agent->listener >= 0)
         close(agent->listener);

@@ -57,6 +57,14 @@ static void pair_done(struct pair *pair)
 
 #define OWNED_PAIR __attribute__((cleanup(pair_done)))
 
+static struct pair take_pair(struct pair *pair)
+{
+    struct pair taken = *pair;
+
+    *pair = (struct pair){0};
+    return taken;
+}
+
 struct extension {
     int nid; /* 0 ends a list */
     const char *value;
@@ -169,8 +177,7 @@ static enum status make_pair(const struct wanted *wanted, const struct pair *iss
         X509_sign(pair.certificate, signer->key, digest) > 0;
     if (!done)
         return tls_error(NULL, 0, err, "making a certificate");
-    *ret_pair = pair;
-    pair = (struct pair){0};
+    *ret_pair = take_pair(&pair);
     return STATUS_OK;
 }
 
@@ -208,12 +215,15 @@ static enum status write_file(const char *path, const struct pem *pem, struct er
 
     snprintf(temporary, sizeof temporary, "%s.tmp", path);
     unlink(temporary);
-    OWNED_FD int fd =
+    int fd =
         open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, pem->key != NULL ? 0600 : 0644);
-    OWNED_FILE FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
-    if (file == NULL)
+    if (fd < 0)
         return error_system(err, "creating %s", temporary);
-    fd = -1; /* the stream has it */
+    OWNED_FILE FILE *file = fdopen(fd, "w");
+    if (file == NULL) {
+        close(fd);
+        return error_system(err, "creating %s", temporary);
+    }
     if (write_pem(file, pem) && rename(temporary, path) == 0)
         return STATUS_OK;
     enum status status = error_system(err, "writing %s", path);
@@ -324,8 +334,7 @@ static enum status read_ca(const char *folder, struct pair *ret_ca, struct error
         error_hint(err, "Make a CA with 'ordeal pki init %s'.", folder);
         return status;
     }
-    *ret_ca = ca;
-    ca = (struct pair){0};
+    *ret_ca = take_pair(&ca);
     return STATUS_OK;
 }
 

@@ -513,7 +513,7 @@ static void tune(int fd)
 
 enum status rpc_dial(const char *address, int port, int *ret_fd, struct error *err)
 {
-    struct sockaddr_storage target;
+    struct sockaddr_storage target = {0};
     socklen_t size = 0;
     enum status status = parse_address(address, port, &target, &size, err);
 
@@ -523,16 +523,15 @@ enum status rpc_dial(const char *address, int port, int *ret_fd, struct error *e
     if (fd < 0)
         return error_system(err, "making a socket");
     tune(fd);
-    if (connect(fd, (struct sockaddr *) &target, size) != 0 && errno != EINPROGRESS) {
+    if (connect(fd, (struct sockaddr *) &target, size) != 0 && errno != EINPROGRESS)
         return connection_error(err, "connecting");
-    }
     *ret_fd = take_fd(&fd);
     return STATUS_OK;
 }
 
 enum status rpc_listen(const char *address, int port, int *ret_fd, struct error *err)
 {
-    struct sockaddr_storage here;
+    struct sockaddr_storage here = {0};
     socklen_t size = 0;
     int yes = 1;
     enum status status = parse_address(address, port, &here, &size, err);

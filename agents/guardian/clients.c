@@ -259,6 +259,8 @@ static bool parse_number(const char *word, int64_t maximum, int64_t *ret_number)
 {
     char *end;
 
+    if (word == NULL)
+        return false;
     errno = 0;
     *ret_number = strtoll(word, &end, 10);
     return errno == 0 && end != word && *end == '\0' && *ret_number >= 0 && *ret_number <= maximum;
@@ -448,7 +450,7 @@ static int split(char *line, struct request *request)
 {
     int count = 0;
 
-    for (char *word = strtok(line, " "); word != NULL; word = strtok(NULL, " ")) {
+    for (char *rest = line, *word; (word = strsep(&rest, " ")) != NULL;) {
         if (count == WORDS_MAX)
             return WORDS_MAX + 1;
         request->words[count++] = word;

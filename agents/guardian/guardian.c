@@ -257,7 +257,7 @@ static bool parse_options(int argc, char **argv, struct options *options)
         else if (letter == 'o')
             options->ordeald = optarg;
         else if (letter == 't')
-            options->undo_timeout_ms = atoi(optarg);
+            options->undo_timeout_ms = (int) strtol(optarg, NULL, 10);
         else
             return false;
     }

@@ -105,8 +105,8 @@ struct pending {
 };
 
 struct options {
-    const char *state, *ordeald;
-    char **agent_arguments;
+    const char *state;
+    char *ordeald, **agent_arguments;
     int undo_timeout_ms;
 };
 
@@ -134,6 +134,6 @@ void say(const char *format, ...) PRINTF_LIKE(1, 2);
 pid_t fork_child(int *ret_pidfd);
 /* Take the exit status of a child that has ended. */
 int reap_child(struct child *child);
-void signal_child(const struct child *child, int signal);
+void signal_child(const struct child *child, int number);
 
 #endif

@@ -70,36 +70,34 @@ static enum status check_record(const char *uid, const char *text, struct error 
 static void read_name(const char *text, const char *member, char name[NAME_SIZE])
 {
     if (!member_text(text, member, name, NAME_SIZE) || name[0] == '\0' || strchr(name, ' ') != NULL)
-        strcpy(name, "?");
+        memcpy(name, "?", sizeof "?");
 }
 
-/* A free slot, filled; its state is still RECORD_FREE. */
-static enum status add_record(struct guardian *guardian, const char *uid, const char *text,
-                              size_t length, struct record **ret_record, struct error *err)
+/* A free slot, filled, its state still RECORD_FREE; NULL (error is filled) when there is none. */
+static struct record *add_record(struct guardian *guardian, const char *uid, const char *text,
+                                 size_t length, struct error *err)
 {
     struct record *record = guardian->records;
 
     while (record < guardian->records + RECORDS_MAX && record->state != RECORD_FREE)
         record++;
-    if (record == guardian->records + RECORDS_MAX)
-        return error_set(err, STATUS_REFUSED, "%d faults are open already", RECORDS_MAX);
-    char *copy = strndup(text, length);
-    if (copy == NULL)
-        return error_system(err, "keeping a record of %zu bytes", length);
-    *record = (struct record){.text = copy, .injector = -1, .helper_output = -1};
+    if (record == guardian->records + RECORDS_MAX) {
+        error_set(err, STATUS_REFUSED, "%d faults are open already", RECORDS_MAX);
+        return NULL;
+    }
+    *record = (struct record){.injector = -1, .helper_output = -1};
+    record->text = strndup(text, length);
+    if (record->text == NULL) {
+        error_system(err, "keeping a record of %zu bytes", length);
+        return NULL;
+    }
     snprintf(record->uid, sizeof record->uid, "%s", uid);
-    read_name(copy, "run", record->run);
-    read_name(copy, "fault", record->fault);
-    *ret_record = record;
-    return STATUS_OK;
+    read_name(record->text, "run", record->run);
+    read_name(record->text, "fault", record->fault);
+    return record;
 }
 
 /* --- from before this guardian --------------------------------------------------------------- */
-
-/*
- * Everything that the checksum confirms is taken over, also what this version does not understand:
- * its helper says so, and the fault stays visible as failed.
- */
 
 struct replay {
     struct guardian *guardian;
@@ -107,6 +105,10 @@ struct replay {
     bool failed;
 };
 
+/*
+ * Everything that the checksum confirms is taken over, also what this version does not understand:
+ * its helper says so, and the fault stays visible as failed.
+ */
 static void replay_line(void *argument, const struct journal_line *line)
 {
     struct replay *replay = argument;
@@ -119,8 +121,9 @@ static void replay_line(void *argument, const struct journal_line *line)
     }
     if (record != NULL) /* a line that was written again */
         return;
-    if (add_record(replay->guardian, line->uid, line->record, line->record_length, &record,
-                   &replay->error) != STATUS_OK) {
+    record =
+        add_record(replay->guardian, line->uid, line->record, line->record_length, &replay->error);
+    if (record == NULL) {
         replay->failed = true;
         return;
     }
@@ -179,15 +182,16 @@ static void set_lease(struct record *record, int64_t lease_ms)
 enum status records_open(struct guardian *guardian, const char *uid, int64_t lease_ms,
                          const char *text, int injector, struct error *err)
 {
-    struct record *record;
+    struct record *record = NULL;
 
     if (records_find(guardian, uid) != NULL)
         return error_set(err, STATUS_EXISTS, "fault %s is open already", uid);
     enum status status = check_record(uid, text, err);
-    if (status == STATUS_OK)
-        status = add_record(guardian, uid, text, strlen(text), &record, err);
     if (status != STATUS_OK)
         return status;
+    record = add_record(guardian, uid, text, strlen(text), err);
+    if (record == NULL)
+        return err == NULL ? STATUS_REFUSED : err->code;
     int64_t hold_ms = member_number(text, "hold_ms", 0);
     record->state = RECORD_OPENING;
     record->injector = injector;

@@ -14,6 +14,7 @@ enum { BACKOFF_FIRST_MS = 100, BACKOFF_MAX_MS = 5000, STEADY_MS = 10000, STOP_MS
 
 static _Noreturn void run_agent(const struct guardian *guardian)
 {
+    static char agent_word[] = "--agent";
     char **arguments = guardian->options.agent_arguments;
     size_t count = 0;
 
@@ -21,8 +22,8 @@ static _Noreturn void run_agent(const struct guardian *guardian)
         count++;
     char **argv = calloc(count + 3, sizeof *argv);
     if (argv != NULL) {
-        argv[0] = strdup(guardian->options.ordeald);
-        argv[1] = strdup("--agent");
+        argv[0] = guardian->options.ordeald;
+        argv[1] = agent_word;
         memcpy(argv + 2, arguments, count * sizeof *argv);
         execv(argv[0], argv);
     }

@@ -17,7 +17,8 @@ enum { RETRY_FIRST_MS = 250, RETRY_MAX_MS = 10000, DOUBLINGS_MAX = 6, PIPE_DEFAU
 
 static _Noreturn void run_helper(const struct guardian *guardian, int input, int output)
 {
-    char *argv[] = {strdup(guardian->options.ordeald), strdup("--undo"), NULL};
+    static char undo_word[] = "--undo";
+    char *argv[] = {guardian->options.ordeald, undo_word, NULL};
 
     if (dup2(input, 0) >= 0 && dup2(output, 1) >= 0)
         execv(argv[0], argv);

@@ -153,10 +153,10 @@ pid_t agent_fixture_agent(pid_t other_than)
 const char *agent_fixture_log(void)
 {
     static char text[64 * 1024];
-    OWNED_FILE FILE *file = fopen(test_pki_path("log"), "re");
-    size_t length = file == NULL ? 0 : fread(text, 1, sizeof text - 1, file);
+    OWNED_FD int fd = open(test_pki_path("log"), O_RDONLY | O_CLOEXEC);
+    ssize_t length = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
 
-    text[length] = '\0';
+    text[length > 0 ? length : 0] = '\0';
     return text;
 }
 

@@ -139,10 +139,11 @@ static void meet(void)
 
 START_TEST(a_request_is_answered)
 {
+    OWNED_JSON json_t *id = json_integer(7);
     struct error err;
 
     meet();
-    server.answer_with = rpc_result(json_integer(7), json_pack("{s:s}", "node", "n1"));
+    server.answer_with = rpc_result(id, json_pack("{s:s}", "node", "n1"));
     ck_assert_int_eq(rpc_send(client.rpc, rpc_request(7, "hello", NULL), &err), STATUS_OK);
     turn_until(&client.messages, 1, "answers");
     ck_assert_str_eq(json_text(server.last, "method", ""), "hello");
