@@ -73,21 +73,26 @@ static void read_name(const char *text, const char *member, char name[NAME_SIZE]
         memcpy(name, "?", sizeof "?");
 }
 
+static struct record *free_slot(struct guardian *guardian)
+{
+    for (int i = 0; i < RECORDS_MAX; i++)
+        if (guardian->records[i].state == RECORD_FREE)
+            return &guardian->records[i];
+    return NULL;
+}
+
 /* A free slot, filled, its state still RECORD_FREE; NULL (error is filled) when there is none. */
 static struct record *add_record(struct guardian *guardian, const char *uid, const char *text,
                                  size_t length, struct error *err)
 {
-    struct record *record = guardian->records;
+    struct record *record = free_slot(guardian);
 
-    while (record < guardian->records + RECORDS_MAX && record->state != RECORD_FREE)
-        record++;
-    if (record == guardian->records + RECORDS_MAX) {
+    if (record == NULL) {
         error_set(err, STATUS_REFUSED, "%d faults are open already", RECORDS_MAX);
         return NULL;
     }
-    *record = (struct record){.injector = -1, .helper_output = -1};
-    record->text = strndup(text, length);
-    if (record->text == NULL) {
+    if (asprintf(&record->text, "%.*s", (int) length, text) < 0) {
+        record->text = NULL;
         error_system(err, "keeping a record of %zu bytes", length);
         return NULL;
     }
