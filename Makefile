@@ -48,6 +48,7 @@ PROGRAMS := $(BUILD)/ordeal $(BUILD)/ordeald $(BUILD)/ordeal-guardian
 UNIT_SOURCES := $(wildcard tests/unit/test_*.c tests/contract/test_*.c tests/calibration/test_*.c)
 UNIT_TESTS := $(UNIT_SOURCES:%.c=$(BUILD)/%)
 TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
+TEST_TOOLS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/support/tools/*.c))
 
 .PHONY: all deps demo check test-programs lint bench clean
 .DELETE_ON_ERROR:
@@ -76,7 +77,12 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_HELPERS) $(ARCHIVE)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) $^ $(CHECK_LIBS) $(MODULE_LIBS) -o $@
 
-test-programs: $(UNIT_TESTS)
+# Tools that test scripts call; no suite of Check is linked.
+$(TEST_TOOLS): $(BUILD)/tests/support/tools/%: $(BUILD)/tests/support/tools/%.o $(ARCHIVE)
+	@mkdir -p $(@D)
+	$(CC) $(LDFLAGS) $^ $(MODULE_LIBS) -o $@
+
+test-programs: $(UNIT_TESTS) $(TEST_TOOLS)
 
 deps:
 	@PACKAGES="$(PACKAGES_RUN) $(PACKAGES_BUILD)" tests/install-packages
@@ -100,5 +106,5 @@ bench: deps
 clean:
 	rm -rf build build-*
 
--include $(OBJECTS:.o=.d) $(UNIT_TESTS:=.d) $(BUILD)/orchestrator/ordeal.d $(BUILD)/agents/ordeald.d \
+-include $(OBJECTS:.o=.d) $(UNIT_TESTS:=.d) $(TEST_TOOLS:=.d) $(BUILD)/orchestrator/ordeal.d $(BUILD)/agents/ordeald.d \
 	$(wildcard $(BUILD)/agents/guardian/*.d $(BUILD)/tests/support/*.d)
