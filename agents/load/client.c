@@ -453,12 +453,18 @@ void client_flushed(struct client *client)
         rest(client);
 }
 
+/* The endpoint has moved: nobody waits any longer for a host that it has left. */
 void client_rerouted(struct client *client)
 {
-    if (client->state != CLIENT_WAITING || client->group->node >= 0)
+    if (client->group->node >= 0)
         return;
-    client->failures = 0;
-    reconnect(client);
+    if (client->state == CLIENT_WAITING) {
+        client->failures = 0;
+        reconnect(client);
+    } else if (client->state == CLIENT_CONNECTING || client->state == CLIENT_SETTING_UP) {
+        client->failures = 0;
+        session_reroute(client);
+    }
 }
 
 void client_stop(struct client *client)

@@ -111,6 +111,8 @@ bool client_send(struct client *client, const char *text);
 bool client_flush(struct client *client);
 /* Try the hosts of the endpoint, one after the other: client_opened() or client_refused(). */
 void session_open(struct client *client);
+/* The endpoint has moved: an attempt at another host begins anew at the right one. */
+void session_reroute(struct client *client);
 void session_connecting(struct client *client);        /* the socket is ready */
 void session_set_up(struct client *client, bool lost); /* the reply to the set-up is whole */
 void session_set_up_row(struct client *client, const PGresult *result);

@@ -141,6 +141,14 @@ void session_open(struct client *client)
     try_hosts(client, "");
 }
 
+void session_reroute(struct client *client)
+{
+    if (pick_host(client) == client->node)
+        return;
+    drop_connection(client);
+    session_open(client);
+}
+
 void session_host_failed(struct client *client, const char *sqlstate)
 {
     char kept[sizeof(client->reply.sqlstate)]; /* it may lie in the connection */

@@ -13,7 +13,7 @@
 enum {
     PROBE_PAYLOAD = 8,
     NEW_INTERVAL_MS = 100, /* endpoint: a new connection this often, */
-    NEW_SLOTS = 8,        /* at most so many at once */
+    NEW_SLOTS = 8,         /* at most so many at once */
     DIRECT_NEW_INTERVAL_MS = 1000,
     DIRECT_NEW_SLOTS = 5 /* so that a connection may take its whole second */
 };

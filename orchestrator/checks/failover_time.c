@@ -68,10 +68,26 @@ static void read_expectations(struct failover *f)
     }
 }
 
-/* From when the last of the faults that shall stall writes holds until the first one is undone. */
+/* INT64_MAX when it did not begin. */
+static int64_t recovery_begin_ns(const struct failover *f)
+{
+    size_t index = 0;
+    int64_t at_ns = INT64_MAX;
+
+    for (const json_t *event; (event = record_next(f->record, "phase", &index)) != NULL;)
+        if (strcmp(json_text(event, "phase", ""), "recovery") == 0 &&
+            evidence_instant(f->record, event, &at_ns))
+            return at_ns;
+    return INT64_MAX;
+}
+
+/*
+ * From when the last of the faults that shall stall writes holds until the first one is undone;
+ * what happened at an instant lasts until the recovery begins.
+ */
 static void find_hold(struct failover *f)
 {
-    f->hold_until_ns = INT64_MAX;
+    f->hold_until_ns = recovery_begin_ns(f);
     for (size_t i = 0; i < f->faults.count; i++) {
         const struct evidence_fault *fault = &f->faults.items[i];
         const char *writes = evidence_expectation(f->record, fault->step, "writes");
@@ -396,7 +412,7 @@ static enum status judge(const struct record *record, const json_t *params, stru
     f->doubtful.arena = arena;
     f->max_ns = json_number(params, "max", promised_ms(record)) * NS_PER_MS;
     f->continue_max_ns = json_number(params, "continue-max", 1000) * NS_PER_MS;
-    f->blind_ns = json_number(params, "blind-after", 150) * NS_PER_MS;
+    f->blind_ns = json_number(params, "blind-after", 300) * NS_PER_MS;
     f->faults = evidence_faults(record, arena);
     f->history = evidence_history(record, arena);
     read_expectations(f);
@@ -429,7 +445,7 @@ static const struct param params[] = {
      .help = "longest gap where a step expects writes to continue"},
     {.name = "blind-after",
      .type = PARAM_DURATION,
-     .fallback = "150ms",
+     .fallback = "300ms",
      .minimum = 1,
      .maximum = 60000,
      .help = "longest silence of the probes that still counts as looking (a beat is 50 ms)"},

@@ -18,7 +18,10 @@
 #include "orchestrator/checks/evidence.h"
 #include "orchestrator/checks/walk.h"
 
-enum { WRITERS_MAX = 64 };
+enum {
+    WRITERS_MAX = 64,
+    LATE_BEAT_NS = 100000000 /* a beat is due every 50 ms; from twice that on it is a silence */
+};
 
 struct writer {
     uint16_t node;
@@ -46,8 +49,9 @@ struct single_writer {
     struct overlap *overlaps; /* count * count: [earlier][later] */
     bool probed[WALK_NODES_MAX];
     struct direct_probes *directs;
-    int64_t longest_pause_ns; /* of the probes of any node */
-    int64_t spacing_ns;       /* median, between the begins of direct probes of a node */
+    int64_t longest_pause_ns;   /* of the probes of any node */
+    int64_t longest_silence_ns; /* of a worker that probes */
+    int64_t spacing_ns;         /* median, between the begins of direct probes of a node */
     struct reasons wrong, doubtful;
 };
 
@@ -273,6 +277,8 @@ static void judge_sight(struct single_writer *all, const struct evidence_fault *
     }
     if (fault != NULL && fault->f0_ns > from_ns)
         from_ns = fault->f0_ns;
+    all->longest_silence_ns =
+        blind_find(all->record, 1U << LEDGER_DIRECT, from_ns, to_ns, LATE_BEAT_NS).longest_ns;
     struct blind blind = blind_find(all->record, 1U << LEDGER_DIRECT, from_ns, to_ns, limit_ns);
     if (blind.count > 0)
         reasons_add(&all->doubtful,
@@ -336,6 +342,16 @@ static void conclude(struct single_writer *all)
         check_conclude(all->result, VERDICT_PASS, "%s%s", succession(all), answers);
 }
 
+/* A writer that began and ended between two looks would not have been seen. */
+static int64_t resolution_ns(const struct single_writer *all)
+{
+    int64_t longest_ns = all->spacing_ns;
+
+    if (all->longest_pause_ns > longest_ns)
+        longest_ns = all->longest_pause_ns;
+    return all->longest_silence_ns > longest_ns ? all->longest_silence_ns : longest_ns;
+}
+
 static void set_zero(struct single_writer *all, const struct evidence_fault *fault)
 {
     int64_t to_ns;
@@ -356,7 +372,7 @@ static enum status judge(const struct record *record, const json_t *params, stru
     struct single_writer *all = arena_alloc(arena, sizeof *all);
     struct evidence_faults faults = evidence_faults(record, arena);
     const struct evidence_fault *fault = evidence_first_fault(&faults);
-    int64_t limit_ns = json_number(params, "blind-after", 150) * NS_PER_MS;
+    int64_t limit_ns = json_number(params, "blind-after", 300) * NS_PER_MS;
     int64_t pause_ns = json_number(params, "pause-after", 1500) * NS_PER_MS;
 
     (void) err;
@@ -378,10 +394,12 @@ static enum status judge(const struct record *record, const json_t *params, stru
     ret_result->bound = json_integer(0);
     ret_result->unit = "ms";
     if (all->spacing_ns > 0)
-        ret_result->resolution = evidence_json_ms(all->spacing_ns);
+        ret_result->resolution = evidence_json_ms(resolution_ns(all));
     ret_result->evidence = "ledger/";
     evidence_detail(ret_result, "writers", writers_json(all));
+    evidence_detail(ret_result, "probe_spacing_ms", evidence_json_ms(all->spacing_ns));
     evidence_detail(ret_result, "longest_pause_ms", evidence_json_ms(all->longest_pause_ns));
+    evidence_detail(ret_result, "longest_silence_ms", evidence_json_ms(all->longest_silence_ns));
     evidence_detail(ret_result, "late_answers", json_integer((json_int_t) late_answers(all)));
     conclude(all);
     return STATUS_OK;
@@ -390,7 +408,7 @@ static enum status judge(const struct record *record, const json_t *params, stru
 static const struct param params[] = {
     {.name = "blind-after",
      .type = PARAM_DURATION,
-     .fallback = "150ms",
+     .fallback = "300ms",
      .minimum = 1,
      .maximum = 60000,
      .help = "longest silence of a worker that still counts as looking (a beat is 50 ms)"},

@@ -215,6 +215,28 @@ START_TEST(writes_stall_and_go_on)
 }
 END_TEST
 
+/* What a kill took away comes back with the recovery: until then writes must stall. */
+static struct run_builder *stalled_by_kills(int recovery_ms)
+{
+    struct run_plan plan = stalling();
+    struct run_builder *run = run_standard(&plan);
+    json_t *end = json_incref(run_find(run, "run.end"));
+
+    run_drop(run, "fault.undone");
+    run_drop(run, "phase");
+    run_drop(run, "run.end");
+    run_event(run, recovery_ms, "phase", json_pack("{s:s}", "phase", "recovery"));
+    json_array_append_new(run->journal, end);
+    return run;
+}
+
+START_TEST(writes_stall_until_the_recovery)
+{
+    expect(stalled_by_kills(RUN_FAULT_MS + 1700), NULL, VERDICT_PASS, NULL);
+    expect(stalled_by_kills(RUN_FAULT_MS + 2500), NULL, VERDICT_FAIL, "writes should stall");
+}
+END_TEST
+
 START_TEST(writes_that_should_stall_go_on)
 {
     struct run_plan plan = stalling();
@@ -272,6 +294,6 @@ TEST_MAIN("check failover-time", 60, NULL, NULL, outage_and_failover_time, over_
           unwanted_failover, restart_in_place, baseline_has_no_outage,
           workload_stopped_before_the_fault, load_began_after_the_fault, blind_across_the_outage,
           blind_elsewhere, probes_missing_at_the_edge, direct_probes_are_left_out,
-          no_clock_estimate, writes_stall_and_go_on, writes_that_should_stall_go_on,
-          a_stall_does_not_count_against_the_bound, writes_should_continue,
-          work_scheduled_before_the_fault_does_not_end_it)
+          no_clock_estimate, writes_stall_and_go_on, writes_stall_until_the_recovery,
+          writes_that_should_stall_go_on, a_stall_does_not_count_against_the_bound,
+          writes_should_continue, work_scheduled_before_the_fault_does_not_end_it)

@@ -181,8 +181,21 @@ START_TEST(resolution_is_the_probe_interval)
 }
 END_TEST
 
+START_TEST(a_short_silence_widens_the_resolution)
+{
+    struct run_builder *run =
+        run_standard(&(struct run_plan){.blind_from = 8000, .blind_until = 8200});
+    struct judged judged = run_judge(run, "single-writer", NULL);
+
+    ck_assert_int_eq(judged.result.verdict, VERDICT_PASS);
+    ck_assert_double_ge(json_number_value(judged.result.resolution), 200.0);
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
 TEST_MAIN("check single-writer", 60, NULL, NULL, one_after_the_other, adjacent, overlapping,
           late_answer, fencing_time_is_reported, weak_commits_are_writes_too,
           no_direct_probe_of_a_node, blind_worker, blind_before_the_fault, dead_worker,
           missing_ledger, a_node_is_not_probed_for_a_while, a_probe_that_hangs_is_no_pause,
-          baseline, resolution_is_the_probe_interval)
+          baseline, resolution_is_the_probe_interval, a_short_silence_widens_the_resolution)

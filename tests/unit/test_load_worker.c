@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /* Load workers against a real PostgreSQL: what the ledger says is what the table holds. */
 #include <check.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -559,6 +562,48 @@ START_TEST(managed_endpoint)
 END_TEST
 
 /* What could not begin for a second is counted, not dropped and not caught up with. */
+/* A host whose kernel answers and whose server says nothing: attempts hang until their deadline. */
+static int mute_listener(int *ret_port)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof(address);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *) &address, length), 0);
+    ck_assert_int_eq(listen(fd, 64), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *) &address, &length), 0);
+    *ret_port = ntohs(address.sin_port);
+    return fd;
+}
+
+START_TEST(a_moved_endpoint_ends_attempts_at_the_old_host)
+{
+    make_plan(true, "{\"clients\": 4, \"rate\": 100}", NULL);
+    int fd = mute_listener(&plan.nodes[0].target.port);
+    atomic_store(&shared->route, 0);
+    start_workers();
+    struct pollfd waiting = {.fd = fd, .events = POLLIN};
+    ck_assert_int_eq(poll(&waiting, 1, 5000), 1); /* an attempt is under way */
+    ck_assert_uint_eq(acked(0), 0);
+    int64_t moved_ns = clock_boot_ns();
+    atomic_store(&shared->route, 1);
+    poke();
+    await(acked(0) >= 4, 5000);
+    int64_t first_ns = INT64_MAX;
+    stop_workers(5000);
+
+    struct ledger ledger = open_ledger(0);
+    for (size_t i = 0; i < ledger.count; i++)
+        if (ledger.records[i].kind == LEDGER_SESSION && ledger.records[i].done_ns < first_ns)
+            first_ns = ledger.records[i].done_ns;
+    ck_assert_int_lt(first_ns - moved_ns, 500 * NS_PER_MS); /* an attempt hangs for 1 s */
+    check_against_table(&ledger);
+    ledger_close(&ledger);
+    close(fd);
+}
+END_TEST
+
 START_TEST(missed_starts)
 {
     make_plan(false, "{\"clients\": 2, \"rate\": 200}", NULL);
@@ -717,6 +762,7 @@ static Suite *suite(const char *skip_reason)
     tcase_add_test(cases, drain_leaves_what_hangs);
     tcase_add_test(cases, server_stops_and_comes_back);
     tcase_add_test(cases, managed_endpoint);
+    tcase_add_test(cases, a_moved_endpoint_ends_attempts_at_the_old_host);
     tcase_add_test(cases, missed_starts);
     tcase_add_test(cases, probes);
     tcase_add_test(cases, read_only_node);
