@@ -31,7 +31,8 @@ enum ledger_kind {
     LEDGER_SESSION_END, /* connection over: sqlstate when known */
     LEDGER_RESERVE,     /* durable before use: tokens seq .. lsn of this client may be sent */
     LEDGER_INTENT,      /* stored before COMMIT is sent: scheduled, sent (transaction begun) */
-    LEDGER_OUTCOME,     /* class, phase, sqlstate, scheduled, sent (COMMIT), done, lsn, timeline */
+    LEDGER_OUTCOME,     /* class, phase, sqlstate, scheduled, done, lsn, timeline; sent: COMMIT, or
+                           before it the begin of the transaction or of the connection */
     LEDGER_READ,        /* token (lsn = its client, seq) was seen by this client on node/timeline */
     LEDGER_MISSED,      /* open loop: `seq` scheduled starts could not begin by done */
     LEDGER_BEAT,        /* every 50 ms: the worker ran; sent = when the beat was due, done = now */

@@ -243,7 +243,7 @@ void client_refused(struct client *client, const char *sqlstate)
     drop_late(client);
     if (!client->worker->stopping && have_start(client) && have_token(client)) {
         client->seq = client->next_seq++;
-        client->begun_ns = 0;
+        client->begun_ns = client->attempt_ns;
         client->lsn = 0;
         record_outcome(client, true);
     }

@@ -66,6 +66,7 @@ struct client {
     uint64_t next_seq, last_seq;                /* last: the newest whose COMMIT was sent */
     uint64_t reserved, reserving, reserving_at; /* tokens up to; position that must be durable */
     bool has_start;
+    int64_t attempt_ns; /* the connection was begun */
     int64_t scheduled_ns, begun_ns, commit_ns;
     uint64_t seq, lsn; /* of the transaction */
     uint64_t read_clients[2], read_seqs[2];

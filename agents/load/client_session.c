@@ -138,6 +138,7 @@ static void try_hosts(struct client *client, const char *sqlstate)
 void session_open(struct client *client)
 {
     client->host = 0;
+    client->attempt_ns = clock_boot_ns();
     try_hosts(client, "");
 }
 

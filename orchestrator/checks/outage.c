@@ -40,15 +40,12 @@ static void add_ack(struct reading *reading, const struct walk *walk)
 }
 
 /*
- * When an attempt really looked. An intent says when its transaction began, as does the outcome of
- * one that failed before; one that found no host is known by its end alone (its schedule may lie
- * far back, since late starts queue).
+ * When an attempt really looked: when its transaction began, or its connection when it found no
+ * host. Never its schedule, which may lie far back, since late starts queue.
  */
 static int64_t look_of(const struct ledger_record *at)
 {
-    if (at->kind == LEDGER_OUTCOME && at->phase == LEDGER_CONNECTING)
-        return at->done_ns;
-    return at->sent_ns != 0 ? at->sent_ns : at->scheduled_ns;
+    return at->sent_ns != 0 ? at->sent_ns : at->done_ns;
 }
 
 static void add_attempt(struct reading *reading, const struct walk *walk)
