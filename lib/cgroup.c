@@ -527,7 +527,8 @@ static void kill_member(const char *path, pid_t pid)
     OWNED_ARENA struct arena *arena = arena_new();
     const char *group = NULL;
 
-    if (fd >= 0 && cgroup_of(arena, pid, &group, NULL) == STATUS_OK && strcmp(group, path) == 0)
+    if (fd >= 0 && cgroup_of(arena, pid, &group, NULL) == STATUS_OK && group != NULL &&
+        strcmp(group, path) == 0)
         syscall(SYS_pidfd_send_signal, fd, SIGKILL, NULL, 0);
 }
 

@@ -22,8 +22,6 @@
 
 enum { OUTPUT_MAX = 1024 * 1024, TERM_GRACE_MS = 1000, CHUNK = 16 * 1024 };
 
-extern char **environ;
-
 /* What the child needs after fork(), looked up before it. */
 struct child_plan {
     const struct process_spec *spec;
@@ -399,7 +397,7 @@ static int64_t run_deadline(const struct process_spec *spec)
 static enum status run_captured(const struct process_spec *spec, struct process_result *result,
                                 struct error *err)
 {
-    int input[2], output[2], errors[2];
+    int input[2] = {-1, -1}, output[2] = {-1, -1}, errors[2] = {-1, -1};
     enum status status = make_pipes(input, output, errors, err);
 
     if (status != STATUS_OK)

@@ -44,6 +44,6 @@ void title_set(const char *format, ...)
     size_t room = (size_t) (end - start), length = strlen(title);
     if (length > room - 1)
         length = room - 1;
-    memcpy(start, title, length);
-    memset(start + length, 0, room - length);
+    memset(start, 0, room);
+    snprintf(start, room, "%.*s", (int) length, title);
 }

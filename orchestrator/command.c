@@ -245,8 +245,11 @@ static int unknown_command(char **argv)
 {
     const char *names[VALUES_MAX + 1] = {0};
 
-    for (size_t i = 0; i < VALUES_MAX && commands[i] != NULL; i++)
-        names[i] = commands[i]->name;
+    size_t count = 0;
+
+    for (const struct command *const *command = commands; *command != NULL && count < VALUES_MAX;
+         command++)
+        names[count++] = (*command)->name;
     struct error err;
     error_set(&err, STATUS_USAGE, "unknown command \"%s\"", argv[1]);
     const char *nearest = nearest_word(argv[1], names);

@@ -43,7 +43,7 @@ static enum status find_fault(struct inject *inject, struct error *err)
     inject->fault = fault_find(name);
     if (inject->fault != NULL)
         return STATUS_OK;
-    for (size_t i = 0; list[i] != NULL && i < 127; i++)
+    for (size_t i = 0; i < 127 && list[i] != NULL; i++)
         words[i] = list[i]->name;
     const char *near = nearest_word(name, words);
     return error_set(err, STATUS_USAGE, "unknown fault %s%s%s%s", name,

@@ -296,7 +296,7 @@ static const struct probe *find_probe(struct scenario_reading *reading, const st
 
     if (probe != NULL)
         return probe;
-    for (size_t i = 0; list[i] != NULL && i < 31; i++)
+    for (size_t i = 0; i < 31 && list[i] != NULL; i++)
         words[i] = list[i]->name;
     const char *near = nearest_word(name, words);
     yaml_complain(reading->errors, at, "unknown probe %s%s%s%s", name,

@@ -71,7 +71,7 @@ static const struct fault *find_fault(struct scenario_reading *reading, const st
 
     if (fault != NULL)
         return fault;
-    for (size_t i = 0; list[i] != NULL && i < WORDS_MAX; i++)
+    for (size_t i = 0; i < WORDS_MAX && list[i] != NULL; i++)
         words[i] = list[i]->name;
     const char *near = nearest_word(name, words);
     if (near != NULL)
@@ -408,7 +408,7 @@ static void complain_check(struct scenario_reading *reading, const struct yaml_n
     const struct check *const *list = check_list();
     const char *words[WORDS_MAX + 1] = {NULL};
 
-    for (size_t i = 0; list[i] != NULL && i < WORDS_MAX; i++)
+    for (size_t i = 0; i < WORDS_MAX && list[i] != NULL; i++)
         words[i] = list[i]->name;
     const char *near = nearest_word(key->text, words);
     if (near != NULL)

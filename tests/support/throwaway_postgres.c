@@ -3,6 +3,8 @@
 
 #include <check.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pwd.h>
 #include <sched.h>
@@ -86,6 +88,24 @@ static void fork_or_die(void (*parent)(pid_t child))
     prctl(PR_SET_PDEATHSIG, SIGKILL);
 }
 
+/* A /tmp of our own, in which the programs that are tested stay visible when they lie there. */
+static bool own_tmp(void)
+{
+    char kept[PATH_MAX], source[48];
+    ssize_t length = readlink("/proc/self/exe", kept, sizeof kept - 1);
+
+    if (length <= 0)
+        return false;
+    kept[length] = '\0';
+    if (strncmp(kept, "/tmp/", 5) != 0)
+        return mount("tmpfs", "/tmp", "tmpfs", 0, "mode=1777") == 0;
+    kept[5 + strcspn(kept + 5, "/")] = '\0';
+    OWNED_FD int folder = open(kept, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    snprintf(source, sizeof source, "/proc/self/fd/%d", folder);
+    return folder >= 0 && mount("tmpfs", "/tmp", "tmpfs", 0, "mode=1777") == 0 &&
+           mkdir(kept, 0755) == 0 && mount(source, kept, NULL, MS_BIND | MS_REC, NULL) == 0;
+}
+
 const char *throwaway_isolate(void)
 {
     if (geteuid() != 0)
@@ -104,8 +124,7 @@ const char *throwaway_isolate(void)
         return "a process cannot be moved into a control group";
     fork_or_die(be_init);
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
-        mount("proc", "/proc", "proc", 0, NULL) != 0 ||
-        mount("tmpfs", "/tmp", "tmpfs", 0, "mode=1777") != 0)
+        mount("proc", "/proc", "proc", 0, NULL) != 0 || !own_tmp())
         return "a namespace of our own does not get its mounts";
     const char *argv[] = {"ip", "link", "set", "lo", "up", NULL};
     if (process_run(&(struct process_spec){.argv = argv, .timeout_ms = 5000}, NULL, NULL) !=
@@ -151,7 +170,15 @@ void throwaway_restart(struct throwaway *server)
     snprintf(log, sizeof log, "%s/log", server->folder);
     const char *argv[] = {pg_ctl,       "start", "--wait", "--silent", "--pgdata",
                           server->data, "--log", log,      NULL};
-    must_run(argv, "postgres");
+    struct process_spec spec = {.argv = argv, .user = "postgres", .timeout_ms = 60000};
+    struct error err = {0};
+    if (process_run(&spec, NULL, &err) == STATUS_OK)
+        return;
+    OWNED_FILE FILE *file = fopen(log, "re");
+    char line[256];
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        fputs(line, stderr);
+    ck_abort_msg("%s", err.message);
 }
 
 /* SIGKILL to all that is left of it, until nothing is. */

@@ -86,7 +86,8 @@ void probe_postgres(const char *lab, const char *address, int port, int64_t dead
     }
     ret_server->running = true;
     ret_server->in_recovery = strncmp(text, "standby", 7) == 0;
-    ret_server->timeline = strtoll(strchr(text, ' '), NULL, 10);
+    const char *timeline = strchr(text, ' ');
+    ret_server->timeline = timeline != NULL ? strtoll(timeline, NULL, 10) : 0;
 }
 
 /* ---- quorum ---- */

@@ -156,6 +156,8 @@ static enum status come_up(struct supervisor *supervisor, struct start *start, s
         status = own_mounts(supervisor, err);
     if (status == STATUS_OK)
         make_slots(supervisor);
+    if (supervisor->power_node == NULL)
+        return error_set(err, STATUS_INVALID, "lab %s has no power node", lab);
     if (status == STATUS_OK)
         status =
             cgroup_join(lab_cgroup(supervisor->arena, lab, supervisor->power_node->name, "agent"),

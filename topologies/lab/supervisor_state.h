@@ -51,7 +51,7 @@ void slot_stop(struct slot *slot, bool cut, int client);
 /* A child ended: true when it was this slot's init. */
 bool slot_reaped(struct slot *slot, pid_t pid);
 MUST_CHECK enum status slot_agent(struct slot *slot, struct error *err);
-void power_agent_start(void *supervisor);
+void power_agent_start(void *argument); /* the supervisor, as a timer gives it */
 
 MUST_CHECK enum status control_listen(struct supervisor *supervisor, struct error *err);
 /* Send, then close the client; -1 is nobody. `result` is given away and may be NULL. */
