@@ -66,6 +66,8 @@ struct connection *agent_connection(struct agent *agent, int64_t id);
 /* Open, or come back to, the session on the connection that is being served. */
 MUST_CHECK enum status agent_open_session(struct agent *agent, const json_t *params,
                                           struct error *err);
+/* The run whose orchestrator is connected now, or NULL. */
+const char *agent_serving_run(struct agent *agent);
 void agent_end_session(struct agent *agent);
 
 /* Fork a child for a job method; its id goes to the caller at once, its result later. */

@@ -200,7 +200,7 @@ static enum status fault_list_method(const struct method_call *call, json_t **re
     (void) err;
     for (size_t i = 0; i < guardian_link_count(link); i++)
         json_array_append_new(faults, guardian_record_json(guardian_link_record(link, i)));
-    *ret_result = json_pack("{s:o}", "faults", faults);
+    *ret_result = json_pack("{s:o, s:s?}", "faults", faults, "run", agent_serving_run(call->agent));
     return STATUS_OK;
 }
 

@@ -79,6 +79,13 @@ void agent_end_session(struct agent *agent)
     agent->owner = 0;
 }
 
+const char *agent_serving_run(struct agent *agent)
+{
+    return agent->session != NULL && agent_connection(agent, agent->owner) != NULL
+               ? agent->session->run
+               : NULL;
+}
+
 /* One whose undo failed is nobody's any more: whoever comes may ask for it again. */
 static bool holds_faults(const struct agent *agent)
 {

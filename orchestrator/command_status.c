@@ -41,13 +41,12 @@ static void print_others(const struct topology *topology, const struct cluster *
     for (size_t i = 0; i < topology->node_count; i++) {
         const struct topology_node *node = &topology->nodes[i];
 
-        if ((node->roles & ROLE_DATABASE) == 0)
-            printf("%-12s %-13s %s\n", node->name,
-                   (node->roles & ROLE_CLIENT) != 0  ? "client"
-                   : (node->roles & ROLE_POWER) != 0 ? "power"
-                                                     : "other",
-                   cluster_connected(cluster, node->name) ? "agent answers"
-                                                          : "agent does not answer");
+        printf("%-12s %-13s %s\n", node->name,
+               (node->roles & ROLE_DATABASE) != 0 ? "database"
+               : (node->roles & ROLE_CLIENT) != 0 ? "client"
+               : (node->roles & ROLE_POWER) != 0  ? "power"
+                                                  : "other",
+               cluster_connected(cluster, node->name) ? "agent answers" : "agent does not answer");
     }
 }
 
@@ -75,21 +74,39 @@ static void print_faults(const struct topology *topology, struct cluster *cluste
         }
     }
     if (asked < topology->node_count)
-        printf("%zu of %zu nodes told their faults; another run may hold the others\n", asked,
-               topology->node_count);
+        printf("%zu of %zu nodes told their faults; the agents of the others do not answer\n",
+               asked, topology->node_count);
     else if (total == 0)
         puts("no fault is active");
 }
 
-static enum status show(struct arena *arena, const struct invocation *invocation, struct error *err)
+/* Does a run hold any node? What PostgreSQL says is told to the run that has the session only. */
+static enum status find_run(struct cluster *look, const struct topology *topology,
+                            struct arena *arena, const char **ret_run, struct error *err)
 {
-    struct topology *topology = NULL;
+    for (size_t i = 0; i < topology->node_count && *ret_run == NULL; i++) {
+        const char *name = topology->nodes[i].name;
+        OWNED_JSON json_t *result = NULL;
+        enum status status =
+            cluster_connected(look, name)
+                ? cluster_call(look, name, "fault.list", NULL, LIST_MS, &result, err)
+                : STATUS_OK;
+
+        if (status != STATUS_OK)
+            return error_context(err, "asking %s", name);
+        const char *run = json_text(result, "run", NULL);
+        *ret_run = run != NULL ? arena_strdup(arena, run) : NULL;
+    }
+    return STATUS_OK;
+}
+
+static enum status show_members(struct arena *arena, const struct topology *topology,
+                                struct error *err)
+{
     struct cluster *cluster = NULL;
     struct ha_state state = {0};
-    enum status status = files_topology(arena, invocation, &topology, err);
+    enum status status = files_connect(arena, topology, "status", false, &cluster, err);
 
-    if (status == STATUS_OK)
-        status = files_connect(arena, topology, "status", false, &cluster, err);
     if (status != STATUS_OK)
         return status;
     struct ha ha = {
@@ -97,13 +114,34 @@ static enum status show(struct arena *arena, const struct invocation *invocation
     status = ha_ask(&ha, arena, &state, err);
     for (size_t i = 0; status == STATUS_OK && i < state.count; i++)
         print_member(&state.members[i]);
-    if (status == STATUS_OK) {
-        print_others(topology, cluster);
-        print_faults(topology, cluster);
-        struct error why = {0};
+    struct error why = {0};
+    if (status == STATUS_OK)
         puts(ha_healthy(&state, &why) ? "the cluster is healthy" : why.message);
-    }
     cluster_free(cluster);
+    return status;
+}
+
+static enum status show(struct arena *arena, const struct invocation *invocation, struct error *err)
+{
+    struct topology *topology = NULL;
+    struct cluster *look = NULL;
+    const char *run = NULL;
+    enum status status = files_topology(arena, invocation, &topology, err);
+
+    if (status == STATUS_OK)
+        status = files_look(arena, topology, "status", &look, err);
+    if (status != STATUS_OK)
+        return status;
+    status = find_run(look, topology, arena, &run, err);
+    if (status == STATUS_OK) {
+        print_others(topology, look);
+        print_faults(topology, look);
+    }
+    cluster_free(look);
+    if (status == STATUS_OK && run != NULL)
+        printf("run %s is under way\n", run);
+    else if (status == STATUS_OK)
+        status = show_members(arena, topology, err);
     return status;
 }
 
@@ -145,7 +183,7 @@ static enum status recover(struct arena *arena, const struct invocation *invocat
     enum status status = files_topology(arena, invocation, &topology, err);
 
     if (status == STATUS_OK)
-        status = files_connect(arena, topology, "recover", false, &cluster, err);
+        status = files_look(arena, topology, "recover", &cluster, err);
     if (status != STATUS_OK)
         return status;
     for (size_t i = 0; i < topology->node_count; i++)
@@ -174,7 +212,8 @@ const struct command command_status = {
     .name = "status",
     .arguments = "",
     .summary = "nodes, roles, active faults",
-    .text = "Asks every agent that answers: who is primary, who streams, which faults are active.",
+    .text = "Asks every agent that answers: which faults are active, which run is under way and, "
+            "when there is none, who is primary and who streams.",
     .options = options,
     .run = run_status,
 };
@@ -183,8 +222,10 @@ const struct command command_recover = {
     .name = "recover",
     .arguments = "",
     .summary = "undo every fault on every node now",
-    .text = "Tells every agent to undo all that its journal holds open, of any run. Ends with 5 "
-            "when a node did not answer or a fault could not be undone.",
+    .text =
+        "Tells every agent to undo all that its journal holds open, of any run, also beside a run "
+        "that goes on. Ends with 5 "
+        "when a node did not answer or a fault could not be undone.",
     .options = options,
     .run = run_recover,
 };

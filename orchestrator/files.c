@@ -143,10 +143,10 @@ enum status files_run_folder(struct arena *arena, const char *wanted, const char
 
 /* ---- connections ---- */
 
-enum status files_connect(struct arena *arena, const struct topology *topology, const char *what,
-                          bool all, struct cluster **ret_cluster, struct error *err)
+static enum status connect_as(struct arena *arena, const struct topology *topology,
+                              const char *what, struct cluster_options options, bool all,
+                              struct cluster **ret_cluster, struct error *err)
 {
-    struct cluster_options options = {0};
     struct cluster *cluster;
     uint32_t noise;
 
@@ -164,6 +164,19 @@ enum status files_connect(struct arena *arena, const struct topology *topology, 
     }
     *ret_cluster = cluster;
     return STATUS_OK;
+}
+
+enum status files_connect(struct arena *arena, const struct topology *topology, const char *what,
+                          bool all, struct cluster **ret_cluster, struct error *err)
+{
+    return connect_as(arena, topology, what, (struct cluster_options){0}, all, ret_cluster, err);
+}
+
+enum status files_look(struct arena *arena, const struct topology *topology, const char *what,
+                       struct cluster **ret_cluster, struct error *err)
+{
+    return connect_as(arena, topology, what, (struct cluster_options){.no_session = true}, false,
+                      ret_cluster, err);
 }
 
 enum status files_seed(const struct invocation *invocation, const struct scenario *scenario,

@@ -33,6 +33,10 @@ MUST_CHECK enum status files_outer_folder(struct arena *arena, const char *wante
 MUST_CHECK enum status files_connect(struct arena *arena, const struct topology *topology,
                                      const char *what, bool all, struct cluster **ret_cluster,
                                      struct error *err);
+/* Connections to the nodes that answer, beside whatever run holds them: to look and to undo. */
+MUST_CHECK enum status files_look(struct arena *arena, const struct topology *topology,
+                                  const char *what, struct cluster **ret_cluster,
+                                  struct error *err);
 /* A seed from --seed, from the scenario, or drawn. */
 MUST_CHECK enum status files_seed(const struct invocation *invocation,
                                   const struct scenario *scenario, uint64_t *ret_seed,

@@ -145,8 +145,10 @@ static void link_ready(struct link *link)
 
     link->state = LINK_READY;
     error_clear(&link->reason);
-    link->quick_beats = QUICK_BEATS;
-    send_beat(link);
+    if (!link->cluster->options.no_session) {
+        link->quick_beats = QUICK_BEATS;
+        send_beat(link);
+    }
     if (events->connection != NULL)
         events->connection(link->cluster->options.argument, link->node, true, NULL);
 }
@@ -196,6 +198,10 @@ static void on_hello(void *argument, enum status status, const json_t *result,
         return;
     if (status != STATUS_OK || check_hello(link, result, &wrong) != STATUS_OK) {
         link_lost(link, status != STATUS_OK ? error : &wrong);
+        return;
+    }
+    if (cluster->options.no_session) {
+        link_ready(link);
         return;
     }
     json_t *params = topology_session(cluster->topology, link->node, cluster->options.run,
@@ -339,7 +345,8 @@ static void make_links(struct cluster *cluster)
         error_set(&link->reason, STATUS_UNREACHABLE, "not connected yet");
         link->retry = loop_at(cluster->loop, clock_boot_ns(), dial, link);
     }
-    cluster->beat = loop_every(cluster->loop, cluster->options.heartbeat_ms, beat_all, cluster);
+    if (!cluster->options.no_session)
+        cluster->beat = loop_every(cluster->loop, cluster->options.heartbeat_ms, beat_all, cluster);
 }
 
 static void release(struct cluster *cluster)
@@ -406,6 +413,8 @@ static void close_sessions(struct cluster *cluster)
     struct error ignored = {0};
 
     cluster_shield(cluster);
+    if (cluster->options.no_session)
+        return;
     for (size_t i = 0; i < cluster->count; i++) {
         json_t *params;
 

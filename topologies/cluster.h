@@ -37,6 +37,11 @@ struct cluster_events {
 struct cluster_options {
     const char *run;
     int64_t lease_ms, heartbeat_ms; /* defaults in docs/formats.md */
+    /*
+     * Only to look and to undo (fault.list, recover), beside whatever run holds the nodes: no
+     * session is opened, nothing is renewed, other methods are refused by the agents.
+     */
+    bool no_session;
     struct cluster_events events;
     void *argument;
 };

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "lib/clock.h"
 #include "lib/json.h"
 #include "orchestrator/command.h"
 #include "orchestrator/reports/report.h"
@@ -131,6 +132,23 @@ static void judge_effects(struct report *report)
     }
 }
 
+/* Somebody else's undo, or a lease that lapsed: the cluster was tested for less than was asked. */
+static void judge_holds(struct report *report)
+{
+    enum { TOLERANCE_MS = 500 };
+
+    for (size_t i = 0; i < report->faults.count; i++) {
+        const struct evidence_fault *fault = &report->faults.items[i];
+        int64_t hold_ms = json_number(fault->event, "hold_ms", 0);
+        int64_t held_ms = (fault->undone_ns - fault->f0_ns) / NS_PER_MS;
+        if (fault->holds && fault->placed && fault->undone_ns != 0 &&
+            held_ms < hold_ms - TOLERANCE_MS)
+            reasons_add(&report->reasons, "fault %s on %s was undone after %.1f s of %.1f s",
+                        fault->fault, fault->node, (double) held_ms / 1000,
+                        (double) hold_ms / 1000);
+    }
+}
+
 static void judge_failed_faults(struct report *report)
 {
     size_t index = 0;
@@ -207,6 +225,7 @@ static enum run_verdict decide(struct report *report)
         return RUN_ABORTED;
     }
     judge_effects(report);
+    judge_holds(report);
     judge_failed_faults(report);
     judge_skipped_steps(report);
     judge_missing_faults(report);

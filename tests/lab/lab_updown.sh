@@ -81,13 +81,11 @@ says 'no node "n9"'
 expect 0 "$ordeal" lab status --name "$lab"
 says '^n1 +a +10.77.0.1 +on .* answers +primary, timeline 1$'
 says '^n2 +b .* standby, timeline 1$'
-"$ordeal" lab status --name "$lab" --json | python3 -c '
-import json, sys
-status = json.load(sys.stdin)
-roles = {n["name"]: n.get("postgres", {}).get("role") for n in status["nodes"]}
-assert roles == {"n1": "primary", "n2": "standby", "n3": "standby", "c1": None, "p1": None}, roles
-assert all(n["agent"] and n["power"] == "on" for n in status["nodes"]), status
-assert status["up"] and status["up_s"] > 0' || fail "status --json"
+status=$("$ordeal" lab status --name "$lab" --json | tr -d ' \n')
+for text in '"up":true' '"name":"n1"' '"name":"p1"' '"role":"primary"' '"role":"standby"'; do
+    [[ $status == *"$text"* ]] || fail "status --json lacks $text: $status"
+done
+[ "$(grep -o '"agent":true' <<<"$status" | wc -l)" -eq 5 ] || fail "status --json: $status"
 boot=$(on n1 cat /proc/sys/kernel/random/boot_id)
 expect 4 "$ordeal" lab up --name "$lab"
 says 'is up already, nothing was changed'

@@ -62,6 +62,20 @@ grep -q '"event":"stop-condition","probe":"writes.available"' "$work/stop/journa
     fail "no stop condition"
 clean
 
+# ---- beside a run that goes on: status tells of it, recover undoes at once ----
+scenario beside "role: standby" ""
+begin beside
+expect 0 "$ordeal" status -t "$topology"
+says 'active: process.freeze'
+says 'is under way'
+expect 0 "$ordeal" recover -t "$topology"
+says '1 undone, 0 failed'
+expect 0 "$ordeal" status -t "$topology"
+says 'no fault is active'
+kill -INT "$pid"
+ended 3
+clean
+
 # ---- the orchestrator dies: the node undoes it when the lease is over ----
 scenario death "role: standby" ""
 begin death

@@ -129,6 +129,17 @@ START_TEST(a_witness_that_does_not_see_it)
 }
 END_TEST
 
+START_TEST(a_fault_that_was_cut_short)
+{
+    struct run_plan plan = {
+        .no_failover = true, .stall = true, .expect = json_pack("{s:s}", "writes", "stall")};
+    struct run_builder *run = run_standard(&plan);
+
+    json_object_set_new(run_find(run, "fault.injected"), "hold_ms", json_integer(60000));
+    expect(run, RUN_INCONCLUSIVE, 2, "was undone after 1.8 s of 60.0 s");
+}
+END_TEST
+
 START_TEST(a_fault_that_failed)
 {
     struct run_builder *run = standard();
@@ -583,9 +594,10 @@ END_TEST
 TEST_MAIN("report", 60, NULL, NULL, pass, a_failed_check_fails, fail_outranks_inconclusive,
           only_named_checks_count, an_expectation_counts_without_its_check,
           parameters_as_people_write_them, a_fault_without_effect, a_witness_that_does_not_see_it,
-          a_fault_that_failed, no_fault_at_all, a_skipped_step, an_optional_skipped_step, residue,
-          a_node_nobody_confirmed, a_fault_still_there, a_holding_fault_never_undone,
-          the_orchestrator_died, aborted, refused, aborted_and_not_clean, result_is_valid,
-          result_without_evidence_is_valid, result_of_a_refused_run_is_valid, schema_refuses,
-          summary_of_a_pass, summary_of_a_loss, summary_of_a_refusal, colour_for_a_terminal,
-          report_writes_and_prints, report_prints_one_object, not_a_run)
+          a_fault_that_was_cut_short, a_fault_that_failed, no_fault_at_all, a_skipped_step,
+          an_optional_skipped_step, residue, a_node_nobody_confirmed, a_fault_still_there,
+          a_holding_fault_never_undone, the_orchestrator_died, aborted, refused,
+          aborted_and_not_clean, result_is_valid, result_without_evidence_is_valid,
+          result_of_a_refused_run_is_valid, schema_refuses, summary_of_a_pass, summary_of_a_loss,
+          summary_of_a_refusal, colour_for_a_terminal, report_writes_and_prints,
+          report_prints_one_object, not_a_run)
