@@ -125,11 +125,14 @@ expect 0 "$ordeal" lab down --name "$lab"
 says 'is not up'
 
 # ---- killed at any moment ----
-for delay in 0.02 0.06 0.1 0.15 0.3 0.9 1.3; do
-    "$ordeal" lab up --name "$lab" >/dev/null 2>&1 &
+# right after each step that it tells of, and before the first; it may be through by then: then it is up
+for step in '' 'certificates issued' 'volumes made' 'switch up' 'nodes booted' 'agents started' \
+    'PostgreSQL initialised' 'servers started'; do
+    : >"$work/steps"
+    "$ordeal" lab up --name "$lab" >/dev/null 2>"$work/steps" &
     up=$!
-    sleep "$delay"
-    kill -9 $up
+    [ -z "$step" ] || until_ok 20 grep -q "$step" "$work/steps"
+    kill -9 $up 2>/dev/null || true
     wait $up 2>/dev/null || true
     if [ -e "$labs/$lab" ]; then
         expect 4 "$ordeal" lab up --name "$lab"
