@@ -99,7 +99,9 @@ static enum status heartbeat(const struct method_call *call, json_t **ret_result
     struct agent *agent = call->agent;
     int64_t lease_ms = json_number(call->params, "lease_ms", call->session->lease_ms);
 
-    (void) err;
+    if (lease_ms < LEASE_MIN_MS || lease_ms > LEASE_MAX_MS)
+        return error_set(err, STATUS_INVALID, "lease_ms: %lld is not between %d and %d",
+                         (long long) lease_ms, LEASE_MIN_MS, LEASE_MAX_MS);
     guardian_link_renew(agent->guardian, call->session->run, lease_ms);
     *ret_result = json_pack("{s:I, s:I, s:s, s:o}", "boot_ns", (json_int_t) clock_boot_ns(),
                             "wall_ns", (json_int_t) clock_wall_ns(), "boot_id", agent->boot_id,

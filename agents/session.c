@@ -10,7 +10,7 @@
 #include "lib/owned.h"
 #include "lib/rpc.h"
 
-enum { RUN_LENGTH_MAX = 64, LEASE_MIN_MS = 500, LEASE_MAX_MS = 60000, PEERS_MAX = 256 };
+enum { RUN_LENGTH_MAX = 64, PEERS_MAX = 256 };
 
 static const char default_owner[] = "postgres";
 

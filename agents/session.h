@@ -14,6 +14,8 @@
 #include "lib/error.h"
 #include "lib/pg.h"
 
+enum { LEASE_MIN_MS = 500, LEASE_MAX_MS = 60000 }; /* of session.open and heartbeat */
+
 struct session_database {
     int version, port;
     const char *data, *bin;                 /* data folder; folder of the server's programs */

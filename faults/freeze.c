@@ -197,6 +197,23 @@ enum status freeze_apply(const struct freeze *freeze, int64_t deadline_ns, struc
 
 /* --- thawing --------------------------------------------------------------------------------- */
 
+/*
+ * One that is in the kernel (state D) or was not scheduled since has its SIGSTOP still pending and
+ * would stop later: SIGCONT takes that back, so everybody gets one whatever the state.
+ */
+static enum status wake_all(struct arena *arena, const struct freeze *freeze, struct error *err)
+{
+    struct pg_processes targets = {0};
+    enum status status = freeze_targets(arena, freeze, &targets, err);
+
+    for (size_t i = 0; i < targets.count && status == STATUS_OK; i++) {
+        status = process_signal(targets.items[i].id, SIGCONT, err);
+        if (status == STATUS_NOT_FOUND)
+            status = STATUS_OK;
+    }
+    return status;
+}
+
 /* Of those who are not in the record only the stopped ones are meant. */
 static enum status wake_once(struct arena *arena, const struct freeze *freeze,
                              struct process_id *ret_last, size_t *ret_stopped, struct error *err)
@@ -219,6 +236,11 @@ static enum status wake_once(struct arena *arena, const struct freeze *freeze,
 
 static enum status wake(const struct freeze *freeze, int64_t deadline_ns, struct error *err)
 {
+    OWNED_ARENA struct arena *first = arena_new();
+    enum status signalled = wake_all(first, freeze, err);
+
+    if (signalled != STATUS_OK)
+        return signalled;
     for (;;) {
         OWNED_ARENA struct arena *arena = arena_new();
         struct process_id last = {0};

@@ -80,6 +80,38 @@ static enum status supported(const struct fault_context *context, const json_t *
     return STATUS_OK;
 }
 
+/* The better of the answers of both ports. */
+static enum status call_node(const struct crash *crash, enum tcp_outcome *ret_outcome,
+                             struct error *err)
+{
+    struct tcp_probe probes[] = {{.address = crash->address, .port = crash->agent_port},
+                                 {.address = crash->address, .port = crash->database_port}};
+    enum status status = tcp_probe_all(probes, crash->database_port > 0 ? 2 : 1, PROBE_MS, err);
+
+    if (status == STATUS_OK)
+        *ret_outcome =
+            probes[0].outcome > probes[1].outcome ? probes[0].outcome : probes[1].outcome;
+    return status;
+}
+
+static bool is_alive(enum tcp_outcome outcome)
+{
+    return outcome == TCP_CONNECTED || outcome == TCP_REFUSED;
+}
+
+/* A node that is silent already would count as crashed, and the undo would switch it on. */
+static enum status must_be_alive(const struct crash *crash, struct error *err)
+{
+    enum tcp_outcome outcome = TCP_SILENT;
+    enum status status = call_node(crash, &outcome, err);
+
+    if (status == STATUS_OK && !is_alive(outcome))
+        status =
+            error_set(err, STATUS_REFUSED, "node %s does not answer at %s (%s): it is down already",
+                      crash->node, crash->address, tcp_outcome_name(outcome));
+    return status;
+}
+
 static enum status prepare(const struct fault_context *context, const json_t *values,
                            json_t **ret_record, struct error *err)
 {
@@ -100,6 +132,8 @@ static enum status prepare(const struct fault_context *context, const json_t *va
                   context->control_port, "database_port", context->database_port);
     status = read_record(record, &crash, err);
     if (status == STATUS_OK)
+        status = must_be_alive(&crash, err);
+    if (status == STATUS_OK)
         *ret_record = json_incref(record);
     json_decref(record);
     return status;
@@ -117,25 +151,6 @@ static enum status inject(const struct fault_context *context, const json_t *rec
         status =
             context->power(context->argument, crash.word, crash.node, context->deadline_ns, err);
     return status;
-}
-
-/* The better of the answers of both ports. */
-static enum status call_node(const struct crash *crash, enum tcp_outcome *ret_outcome,
-                             struct error *err)
-{
-    struct tcp_probe probes[] = {{.address = crash->address, .port = crash->agent_port},
-                                 {.address = crash->address, .port = crash->database_port}};
-    enum status status = tcp_probe_all(probes, crash->database_port > 0 ? 2 : 1, PROBE_MS, err);
-
-    if (status == STATUS_OK)
-        *ret_outcome =
-            probes[0].outcome > probes[1].outcome ? probes[0].outcome : probes[1].outcome;
-    return status;
-}
-
-static bool is_alive(enum tcp_outcome outcome)
-{
-    return outcome == TCP_CONNECTED || outcome == TCP_REFUSED;
 }
 
 /*

@@ -119,7 +119,10 @@ static void child_signals(void)
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-/* A service gets none of the agent's protection. Raising the score needs no privilege. */
+/*
+ * A service, and whatever runs as another user, gets none of the agent's protection. Raising the
+ * score needs no privilege.
+ */
 static void default_oom_score(void)
 {
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -135,7 +138,7 @@ static void child_identity(const struct child_plan *plan)
 {
     const struct process_spec *spec = plan->spec;
 
-    if (spec->service)
+    if (spec->service || plan->change_user)
         default_oom_score();
     if (spec->cgroup != NULL && cgroup_join(spec->cgroup, getpid(), NULL) != STATUS_OK)
         child_fails(plan, "joining its cgroup");

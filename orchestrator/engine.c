@@ -144,7 +144,9 @@ static void on_signal(void *argument, int signal)
     struct error reason = {0};
 
     error_set(&reason, STATUS_ABORTED, "interrupted by %s",
-              signal == SIGINT ? "SIGINT" : "SIGTERM");
+              signal == SIGINT    ? "SIGINT"
+              : signal == SIGTERM ? "SIGTERM"
+                                  : "SIGHUP");
     journal_note(engine->journal, "%s; %s", reason.message,
                  engine->winding_up ? "already putting everything back" : "undoing what is active");
     if (engine->changed)
@@ -298,6 +300,7 @@ static enum status connect_all(struct engine *engine, struct error *err)
         return status;
     loop_on_signal(cluster_loop(engine->cluster), SIGINT, on_signal, engine);
     loop_on_signal(cluster_loop(engine->cluster), SIGTERM, on_signal, engine);
+    loop_on_signal(cluster_loop(engine->cluster), SIGHUP, on_signal, engine);
     status = find_driver(engine, err);
     if (status == STATUS_OK)
         status = cluster_wait_connected(engine->cluster, NULL, deadline_in_ms(CONNECT_MS), err);
@@ -366,8 +369,10 @@ static void wind_up(struct engine *engine)
         engine->ha.driver->end(&engine->ha);
     engine_phase(engine, "checks");
     collect_run(engine);
-    if (load_drop(engine, &error) != STATUS_OK)
+    if (load_drop(engine, &error) != STATUS_OK) {
         journal_note(engine->journal, "dropping the workload's tables: %s", error.message);
+        engine->clean = false;
+    }
     residue_after(engine);
 }
 

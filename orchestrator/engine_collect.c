@@ -98,6 +98,13 @@ static bool is_ledger(const char *name)
     return dot != NULL && strcmp(dot, ".ledger") == 0;
 }
 
+static void journal_missing(struct engine *engine, const char *node, const char *file,
+                            const struct error *error)
+{
+    journal_event(engine->journal, "ledger.missing",
+                  json_pack("{s:s, s:s, s:s}", "node", node, "file", file, "text", error->message));
+}
+
 static void collect_from(struct engine *engine, const char *node)
 {
     struct error error = {0};
@@ -107,7 +114,7 @@ static void collect_from(struct engine *engine, const char *node)
 
     if (cluster_call(engine->cluster, node, "file.list", engine_params(engine), FILE_MS, &result,
                      &error) != STATUS_OK) {
-        journal_note(engine->journal, "ledgers of %s: %s", node, error.message);
+        journal_missing(engine, node, "all", &error);
         return;
     }
     json_array_foreach(json_object_get(result, "files"), index, file)
@@ -115,7 +122,7 @@ static void collect_from(struct engine *engine, const char *node)
         const char *name = json_text(file, "name", "");
 
         if (is_ledger(name) && fetch(engine, node, name, &error) != STATUS_OK)
-            journal_note(engine->journal, "ledger %s of %s: %s", name, node, error.message);
+            journal_missing(engine, node, name, &error);
     }
 }
 

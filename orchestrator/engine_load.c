@@ -298,8 +298,11 @@ static void journal_load_end(struct engine *engine)
     bool complete = true;
 
     for (size_t i = 0; i < engine->load_count; i++) {
-        workers += engine->loads[i].workers;
-        complete = complete && engine->loads[i].complete;
+        if (!engine->loads[i].ended) /* how many ledgers it has is not known */
+            workers = -1;
+        else if (workers >= 0)
+            workers += engine->loads[i].workers;
+        complete = complete && engine->loads[i].ended && engine->loads[i].complete;
     }
     journal_event(engine->journal, "load.end",
                   json_pack("{s:s, s:I, s:b}", "node", engine->loads[0].node->name, "workers",

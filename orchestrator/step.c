@@ -36,7 +36,8 @@ void step_ended(struct step_run *run)
     run->state = STEP_ENDED;
     run->ended_ns = clock_boot_ns();
     journal_event(run->engine->journal, "step.end", json_pack("{s:s}", "step", run->step->name));
-    steps_advance(run->engine);
+    if (run->engine->failed.code == STATUS_OK) /* else nothing more is begun */
+        steps_advance(run->engine);
 }
 
 static void fail_step(struct step_run *run, const struct error *error)

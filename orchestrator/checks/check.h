@@ -32,6 +32,7 @@ struct check {
     const char *negative_control; /* the test in which it must fail */
     const struct param *params;
     bool judges_expectations; /* counts in every run in which a step has `expect` */
+    bool judges_faults;       /* counts in every run in which a fault was injected */
     /* STATUS other than OK only for a broken run directory (becomes inconclusive). */
     enum status (*judge)(const struct record *record, const json_t *params, struct arena *arena,
                          struct check_result *ret_result, struct error *err);

@@ -291,6 +291,9 @@ static void judge_bound(struct failover *f)
 {
     int64_t error_ns = error_of(f);
 
+    if (f->max_ns == 0 && f->outage.open)
+        reasons_add(&f->doubtful, "writes did not come back in the %.3f s that the load went on",
+                    evidence_ms(f->outage.end_ns - f->outage.begin_ns) / 1000);
     if (f->max_ns == 0)
         return;
     if (f->judged_ns - error_ns > f->max_ns)

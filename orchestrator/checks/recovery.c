@@ -78,5 +78,6 @@ const struct check check_recovery = {
     .summary = "every member is back in its place within the bound",
     .negative_control = "tests/unit/test_check_recovery.c: a member that does not come back",
     .params = params,
+    .judges_faults = true,
     .judge = judge,
 };

@@ -242,6 +242,11 @@ void tokens_holes(const struct tokens *tokens, struct reasons *holes)
     bool all_ended = json_flag(record_last(record, "load.end"), "complete", false);
 
     compare_files(record, holes);
+    const json_t *missing = record_last(record, "ledger.missing");
+    if (missing != NULL)
+        reasons_add(holes, "ledgers of %s did not arrive whole (%s): %s",
+                    json_text(missing, "node", "?"), json_text(missing, "file", "?"),
+                    json_text(missing, "text", ""));
     for (size_t i = 0; i < record->ledger_count; i++)
         judge_file(record, &record->ledgers[i], all_ended, holes);
     find_gaps(tokens, holes);

@@ -49,7 +49,8 @@ static void judge_one(struct report *report, struct report_check *slot, const js
     const json_t *params = json_object_get(wanted, slot->check->name);
 
     slot->counts = json_object_size(wanted) == 0 || params != NULL ||
-                   (slot->check->judges_expectations && evidence_expects(report->record));
+                   (slot->check->judges_expectations && evidence_expects(report->record)) ||
+                   (slot->check->judges_faults && report->faults.count > 0);
     if (judge(report->record, slot->check, params, report->arena, &slot->result, &problem) !=
         STATUS_OK)
         check_conclude(&slot->result, VERDICT_INCONCLUSIVE, "%s", problem.message);

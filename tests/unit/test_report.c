@@ -173,6 +173,30 @@ static void insert_before_end(struct run_builder *run, const char *event, json_t
     json_array_append_new(run->journal, end);
 }
 
+/* a cluster that we broke and that did not come back is no pass, whatever the scenario asks for */
+START_TEST(a_cluster_that_is_not_back)
+{
+    struct run_builder *run =
+        run_standard(&(struct run_plan){.checks = json_pack("{s:{}}", "durability")});
+
+    run_drop(run, "recovered");
+    insert_before_end(
+        run, "recovery.timeout",
+        json_pack("{s:i, s:[s], s:s}", "ms", 60000, "missing", "n3", "text", "n3 does not stream"));
+    expect(run, RUN_FAIL, 1, NULL);
+}
+END_TEST
+
+START_TEST(a_ledger_that_did_not_arrive)
+{
+    struct run_builder *run = standard();
+
+    insert_before_end(run, "ledger.missing",
+                      json_pack("{s:s, s:s, s:s}", "node", "c1", "file", "all", "text", "silent"));
+    expect(run, RUN_INCONCLUSIVE, 2, NULL);
+}
+END_TEST
+
 START_TEST(a_skipped_step)
 {
     struct run_builder *run = standard();
@@ -594,7 +618,8 @@ END_TEST
 TEST_MAIN("report", 60, NULL, NULL, pass, a_failed_check_fails, fail_outranks_inconclusive,
           only_named_checks_count, an_expectation_counts_without_its_check,
           parameters_as_people_write_them, a_fault_without_effect, a_witness_that_does_not_see_it,
-          a_fault_that_was_cut_short, a_fault_that_failed, no_fault_at_all, a_skipped_step,
+          a_fault_that_was_cut_short, a_fault_that_failed, no_fault_at_all,
+          a_cluster_that_is_not_back, a_ledger_that_did_not_arrive, a_skipped_step,
           an_optional_skipped_step, residue, a_node_nobody_confirmed, a_fault_still_there,
           a_holding_fault_never_undone, the_orchestrator_died, aborted, refused,
           aborted_and_not_clean, result_is_valid, result_without_evidence_is_valid,

@@ -177,8 +177,7 @@ enum status runbook_judge_commit(const struct runbook *runbook, const json_t *re
 
     if (json_number(result, "ack_ns", 0) <= 0)
         return error_set(err, STATUS_FAILED, "the commit was not acknowledged");
-    if (quorum && !json_flag(result, "waited", false) &&
-        json_array_size(json_object_get(result, "standbys")) == 0)
+    if (quorum && !json_flag(result, "waited", false))
         return error_set(err, STATUS_FAILED,
                          "the commit was acknowledged and nothing shows that it waited for a "
                          "standby");
