@@ -64,6 +64,7 @@ static enum status reload_until(PGconn *connection, const char *setting, const c
 
 struct receiver_view {
     bool receiving;
+    bool exhausted; /* the startup process waits for WAL: it has replayed all that it has */
     char status[32];
     char receive_lsn[PG_LSN_TEXT_SIZE], replay_lsn[PG_LSN_TEXT_SIZE];
 };
@@ -77,7 +78,9 @@ static enum status view_receiver(PGconn *connection, int64_t deadline_ns,
         pg_query(connection,
                  "SELECT (SELECT coalesce(status, 'starting') FROM pg_stat_wal_receiver LIMIT 1),"
                  " EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'walreceiver'),"
-                 " pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn()",
+                 " pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn(),"
+                 " EXISTS (SELECT FROM pg_stat_activity WHERE backend_type = 'startup'"
+                 "  AND wait_event IN ('RecoveryRetrieveRetryInterval', 'RecoveryWalStream'))",
                  deadline_ns, &result, err);
 
     if (status != STATUS_OK)
@@ -86,11 +89,24 @@ static enum status view_receiver(PGconn *connection, int64_t deadline_ns,
     view.receiving = PQgetvalue(result, 0, 1)[0] == 't' || view.status[0] != '\0';
     snprintf(view.receive_lsn, sizeof view.receive_lsn, "%s", PQgetvalue(result, 0, 2));
     snprintf(view.replay_lsn, sizeof view.replay_lsn, "%s", PQgetvalue(result, 0, 3));
+    view.exhausted = PQgetvalue(result, 0, 4)[0] == 't';
     *ret_view = view;
     return STATUS_OK;
 }
 
-/* No walreceiver, and replay has had nothing to do for a while or has reached what was received. */
+/*
+ * What was received in this life of the server counts, replayed or not. After a restart nothing
+ * was: then only a startup process that waits for WAL has shown all that the standby holds; one
+ * that stands still (a delay, a conflict, a pause) has not.
+ */
+static bool position_known(const struct receiver_view *view)
+{
+    uint64_t received = pg_lsn_parse(view->receive_lsn);
+
+    return view->exhausted || (received != 0 && received >= pg_lsn_parse(view->replay_lsn));
+}
+
+/* No walreceiver, and replay has had nothing to do for a while. */
 static enum status wait_still(PGconn *connection, int64_t deadline_ns, struct receiver_view *view,
                               struct error *err)
 {
@@ -101,7 +117,7 @@ static enum status wait_still(PGconn *connection, int64_t deadline_ns, struct re
         enum status status = view_receiver(connection, deadline_ns, view, err);
         if (status != STATUS_OK)
             return status;
-        if (view->receiving || strcmp(replayed, view->replay_lsn) != 0)
+        if (view->receiving || !position_known(view) || strcmp(replayed, view->replay_lsn) != 0)
             still_ns = deadline_in_ms(STILL_MS);
         else if (deadline_passed(still_ns))
             return STATUS_OK;
@@ -112,6 +128,10 @@ static enum status wait_still(PGconn *connection, int64_t deadline_ns, struct re
         error_hint(err, "A frozen walreceiver ends when it is thawed.");
         return STATUS_TIMEOUT;
     }
+    if (!position_known(view))
+        return error_set(err, STATUS_TIMEOUT,
+                         "replay stands at %s and has not reached the end of its WAL",
+                         view->replay_lsn);
     return error_set(err, STATUS_TIMEOUT, "replay still moves at %s", view->replay_lsn);
 }
 

@@ -215,16 +215,19 @@ static bool write_text(void *argument, const char *text)
     return fputs(text, argument) >= 0;
 }
 
+/* What a standby has received and not replayed cannot be read there: its position is the replayed.
+ */
 static enum status write_header(FILE *file, const struct session *session, const json_t *state,
                                 struct error *err)
 {
-    int written = fprintf(file,
-                          "ordeal-present-1 run=%s node=%s system=%s timeline=%lld recovery=%s"
-                          " lsn=%s\n",
-                          session->run, session->node, json_text(state, "system_identifier", ""),
-                          (long long) json_number(state, "timeline", 0),
-                          json_flag(state, "in_recovery", false) ? "yes" : "no",
-                          json_text(state, "lsn", "0/0"));
+    bool in_recovery = json_flag(state, "in_recovery", false);
+    const char *lsn = json_text(state, in_recovery ? "replay_lsn" : "lsn", "0/0");
+    int written =
+        fprintf(file,
+                "ordeal-present-1 run=%s node=%s system=%s timeline=%lld recovery=%s"
+                " lsn=%s\n",
+                session->run, session->node, json_text(state, "system_identifier", ""),
+                (long long) json_number(state, "timeline", 0), in_recovery ? "yes" : "no", lsn);
 
     return written > 0 ? STATUS_OK : error_system(err, "writing the present set");
 }

@@ -296,13 +296,23 @@ static void on_closed(void *argument, struct rpc *rpc, const struct error *reaso
     connection_free(connection);
 }
 
+/*
+ * An agent that listens on [::] sees IPv4 peers as ::ffff:A.B.C.D; the firewall rule that exempts
+ * the control connection must name the address that is in the packets.
+ */
 static void peer_text(const struct sockaddr_storage *address, char text[INET6_ADDRSTRLEN])
 {
-    const void *raw = address->ss_family == AF_INET
-                          ? (const void *) &((const struct sockaddr_in *) address)->sin_addr
-                          : (const void *) &((const struct sockaddr_in6 *) address)->sin6_addr;
+    const struct in6_addr *six = &((const struct sockaddr_in6 *) address)->sin6_addr;
+    const void *raw = six;
+    int family = address->ss_family;
 
-    if (inet_ntop(address->ss_family, raw, text, INET6_ADDRSTRLEN) == NULL)
+    if (family == AF_INET) {
+        raw = &((const struct sockaddr_in *) address)->sin_addr;
+    } else if (IN6_IS_ADDR_V4MAPPED(six)) {
+        family = AF_INET;
+        raw = &six->s6_addr[12];
+    }
+    if (inet_ntop(family, raw, text, INET6_ADDRSTRLEN) == NULL)
         memcpy(text, "?", sizeof "?");
 }
 

@@ -87,14 +87,15 @@ static void wait_durable(struct ledger_writer *writer, uint64_t position)
     }
 }
 
-static void check_file(size_t count)
+/* A writer that was killed may have been half-way through storing one record. */
+static void check_file(size_t count, bool killed)
 {
     struct ledger ledger;
     struct error err = {0};
 
     if (ledger_open(path, &ledger, &err) != STATUS_OK)
         ck_abort_msg("%s", err.message);
-    ck_assert(!ledger.torn_tail);
+    ck_assert(killed || !ledger.torn_tail);
     ck_assert_uint_ge(ledger.count, count);
     size_t right = 0;
     while (right < ledger.count && ledger.records[right].seq == right + 1)
@@ -119,7 +120,7 @@ START_TEST(grows_and_ends_at_its_length)
     struct stat info;
     ck_assert_int_eq(stat(path, &info), 0);
     ck_assert_int_eq(info.st_size, LEDGER_HEADER_SIZE + COUNT * 72L);
-    check_file(COUNT);
+    check_file(COUNT, false);
 }
 END_TEST
 
@@ -169,7 +170,7 @@ START_TEST(killed_writer_loses_nothing)
         }
         process_kill(&process);
         ck_assert_uint_ge(*appended, enough);
-        check_file(*appended);
+        check_file(*appended, true);
         unlink(path);
     }
 }
@@ -195,7 +196,7 @@ START_TEST(full_disk)
     ck_assert_uint_ge(seq - failed_at, LEDGER_STEP_RECORDS); /* room to end in order */
     ck_assert(!ledger_append(writer, record(seq + 1)));
     ck_assert_int_eq(ledger_writer_close(writer, deadline_in_ms(20000), &err), STATUS_OK);
-    check_file(seq);
+    check_file(seq, false);
 }
 END_TEST
 
@@ -231,7 +232,7 @@ START_TEST(lost_flusher)
     ck_assert_int_eq(poll(&event, 1, 5000), 1);
     ck_assert(ledger_append(writer, record(1)));
     ck_assert_int_eq(ledger_writer_close(writer, deadline_in_ms(1000), &err), STATUS_SYSTEM);
-    check_file(1);
+    check_file(1, false);
 }
 END_TEST
 

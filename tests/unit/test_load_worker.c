@@ -182,7 +182,7 @@ static struct ledger open_ledger(size_t worker)
 
     if (ledger_open(plan.workers[worker].path, &ledger, &err) != STATUS_OK)
         ck_abort_msg("%s", err.message);
-    ck_assert(!ledger.torn_tail);
+    ck_assert(!ledger.torn_tail || !ledger.ended); /* a killed worker may leave half a record */
     return ledger;
 }
 
