@@ -302,15 +302,16 @@ static void on_closed(void *argument, struct rpc *rpc, const struct error *reaso
  */
 static void peer_text(const struct sockaddr_storage *address, char text[INET6_ADDRSTRLEN])
 {
-    const struct in6_addr *six = &((const struct sockaddr_in6 *) address)->sin6_addr;
-    const void *raw = six;
+    struct in6_addr six = {0};
+    const void *raw = &six;
     int family = address->ss_family;
 
+    memcpy(&six, &((const struct sockaddr_in6 *) address)->sin6_addr, sizeof six);
     if (family == AF_INET) {
         raw = &((const struct sockaddr_in *) address)->sin_addr;
-    } else if (IN6_IS_ADDR_V4MAPPED(six)) {
+    } else if (IN6_IS_ADDR_V4MAPPED(&six)) {
         family = AF_INET;
-        raw = &six->s6_addr[12];
+        raw = &six.s6_addr[12];
     }
     if (inet_ntop(family, raw, text, INET6_ADDRSTRLEN) == NULL)
         memcpy(text, "?", sizeof "?");

@@ -104,9 +104,26 @@ void agent_fixture_stop(void)
     test_pki_remove();
 }
 
+/* An agent outlives its guardian by a moment, in which it still takes connections. */
+static void await_silence(void)
+{
+    struct sockaddr_in there = {.sin_family = AF_INET, .sin_port = htons((uint16_t) port)};
+    int64_t deadline_ns = deadline_in_ms(10000);
+
+    there.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    for (;;) {
+        OWNED_FD int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (connect(fd, (struct sockaddr *) &there, sizeof there) != 0)
+            return;
+        ck_assert_msg(!deadline_passed(deadline_ns), "the agent outlives its guardian");
+        poll(NULL, 0, 5);
+    }
+}
+
 void agent_fixture_restart(void)
 {
     end(SIGKILL);
+    await_silence();
     start();
 }
 
