@@ -12,7 +12,7 @@
 /* A node carries one load at a time, and an agent is one process. */
 static struct load *current;
 
-/* Where load.route opened the endpoint in this session; it may be told before load.start. */
+/* Where load.route opened the endpoint in the session; it may be told before load.start. */
 static char routed[64];
 static bool in_session; /* the agent will tell us when it ends */
 
