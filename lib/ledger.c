@@ -67,7 +67,7 @@ static bool says_unknown(const char *sqlstate)
 static enum ledger_class classify_commit(const struct ledger_evidence *evidence)
 {
     if (is(evidence->tag, "COMMIT"))
-        return evidence->sync_wait_notice ? LEDGER_WEAK : LEDGER_ACKED;
+        return evidence->sync_wait_notice || evidence->warnings_hidden ? LEDGER_WEAK : LEDGER_ACKED;
     /* The wait begins after the local commit: whatever follows its notice cannot undo that. */
     if (evidence->sync_wait_notice)
         return LEDGER_IN_DOUBT;

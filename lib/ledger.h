@@ -132,6 +132,7 @@ struct ledger_evidence {
     const char *sqlstate; /* of the error, or NULL */
     bool sync_wait_notice; /* a notice raised in the synchronous wait (source function
                               SyncRepWaitForLSN) since COMMIT was sent */
+    bool warnings_hidden;  /* the server was told to keep such a notice to itself */
 };
 enum ledger_class ledger_classify(const struct ledger_evidence *evidence);
 

@@ -119,7 +119,8 @@ static void record_outcome(struct client *client, bool lost)
                                        .tag = or_null(reply->tag),
                                        .severity = or_null(reply->severity),
                                        .sqlstate = or_null(reply->sqlstate),
-                                       .sync_wait_notice = reply->sync_wait_notice};
+                                       .sync_wait_notice = reply->sync_wait_notice,
+                                       .warnings_hidden = client->warnings_hidden};
     struct ledger_record record = client_about(client, LEDGER_OUTCOME);
 
     record.class = (uint8_t) ledger_classify(&evidence);
@@ -294,10 +295,10 @@ static void inserted_row(struct client *client, const PGresult *result)
 {
     int last = PQntuples(result) - 1;
 
-    if (last < 0 || PQnfields(result) != 3)
+    if (last < 0 || PQnfields(result) != 4)
         return;
     client->lsn = pg_lsn_parse(PQgetvalue(result, last, 0));
-    session_in_force(client, PQgetvalue(result, last, 2),
+    session_in_force(client, PQgetvalue(result, last, 2), PQgetvalue(result, last, 3),
                      statement_timeline(PQgetvalue(result, last, 1)));
 }
 

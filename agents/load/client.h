@@ -62,6 +62,7 @@ struct client {
     uint16_t node;
     uint32_t timeline;
     enum ledger_level level;
+    bool warnings_hidden; /* in this transaction, whatever the session was set to */
 
     uint64_t next_seq, last_seq;                /* last: the newest whose COMMIT was sent */
     uint64_t reserved, reserving, reserving_at; /* tokens up to; position that must be durable */
@@ -120,7 +121,8 @@ void session_set_up_row(struct client *client, const PGresult *result);
 /* This host took too long or said no (sqlstate, or empty): the next one. */
 void session_host_failed(struct client *client, const char *sqlstate);
 /* Note the durability and timeline in force; a change begins a new session record. */
-void session_in_force(struct client *client, const char *level, uint32_t timeline);
+void session_in_force(struct client *client, const char *level, const char *client_min_messages,
+                      uint32_t timeline);
 void session_close(struct client *client);
 void client_opened(struct client *client);
 void client_refused(struct client *client, const char *sqlstate);

@@ -213,9 +213,12 @@ void session_connecting(struct client *client)
 
 /* --- the session ----------------------------------------------------------------------------- */
 
+/* Everything but these is above a warning. */
 static bool hides_warnings(const char *client_min_messages)
 {
-    return strcmp(client_min_messages, "warning") != 0;
+    return strcmp(client_min_messages, "warning") != 0 &&
+           strcmp(client_min_messages, "notice") != 0 && strcmp(client_min_messages, "log") != 0 &&
+           strncmp(client_min_messages, "debug", 5) != 0;
 }
 
 void session_set_up_row(struct client *client, const PGresult *result)
@@ -252,10 +255,15 @@ void session_set_up(struct client *client, bool lost)
     client_opened(client);
 }
 
-void session_in_force(struct client *client, const char *level_name, uint32_t timeline)
+/* Where warnings are hidden nobody knows what an acknowledgement is worth. */
+void session_in_force(struct client *client, const char *level_name,
+                      const char *client_min_messages, uint32_t timeline)
 {
     enum ledger_level level = ledger_level_from_name(level_name);
 
+    client->warnings_hidden = hides_warnings(client_min_messages);
+    if (client->warnings_hidden)
+        level = LEDGER_LEVEL_UNKNOWN;
     if (level == client->level && timeline == client->timeline)
         return;
     client->level = level;

@@ -73,9 +73,7 @@ const char *statement_insert(struct statement *statement, bool rollback_first, u
     put(statement, "BEGIN;INSERT INTO ordeal.journal(client,seq,row,rows,digest,payload)VALUES");
     for (unsigned row = 1; row <= rows; row++)
         put_row(statement, client, seq, row, rows, payload);
-    put(statement, "RETURNING pg_catalog.pg_current_wal_insert_lsn(),"
-                   "pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()),"
-                   "pg_catalog.current_setting('synchronous_commit')");
+    put(statement, STATEMENT_IN_FORCE);
     return statement->text;
 }
 

@@ -2,10 +2,10 @@
 /*
  * The texts that a client sends, built in one buffer that is made once a worker.
  *
- * A transaction takes two round trips: begin and insert, then COMMIT. The insert answers with
- * the position and the timeline that it wrote to and with the durability in force, so that an
- * outcome is placed exactly, also on a connection that was made before its node was promoted or
- * before a setting was changed.
+ * A transaction takes two round trips: begin and insert, then COMMIT. The first answers with the
+ * position and the timeline that it wrote to and with the durability in force, so that an outcome
+ * is placed exactly, also on a connection that was made before its node was promoted or before a
+ * setting was changed.
  */
 #ifndef ORDEAL_AGENTS_LOAD_STATEMENT_H
 #define ORDEAL_AGENTS_LOAD_STATEMENT_H
@@ -29,6 +29,16 @@ struct statement {
     " pg_catalog.current_setting('synchronous_commit'), pg_catalog.pg_is_in_recovery(),"           \
     " CASE WHEN NOT pg_catalog.pg_is_in_recovery() THEN"                                           \
     " pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()) END"
+
+/*
+ * What is in force for the COMMIT that follows. Triggers may set it for their transaction alone, at
+ * the end of their statement or, when deferred, at the commit itself: those are made to run first.
+ */
+#define STATEMENT_IN_FORCE                                                                         \
+    ";SET CONSTRAINTS ALL IMMEDIATE;SELECT pg_catalog.pg_current_wal_insert_lsn(),"                \
+    "pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()),"                                 \
+    "pg_catalog.current_setting('synchronous_commit'),"                                            \
+    "pg_catalog.current_setting('client_min_messages')"
 
 /* For transactions of at most `rows` rows with `payload` bytes each. */
 void statement_init(struct statement *statement, struct arena *arena, unsigned rows,

@@ -267,7 +267,7 @@ static void name_doubts(struct durability *d)
         reasons_add(&d->doubtful, "nothing was acknowledged");
     if (counts->unlevelled > 0)
         reasons_add(&d->doubtful,
-                    "the durability in force was not recorded for %" PRIu64 " acknowledgements",
+                    "the durability in force is not known for %" PRIu64 " acknowledgements",
                     counts->unlevelled);
     if (d->faults.count > 0 && d->exposure.best < (uint64_t) d->minimum_exposure)
         reasons_add(&d->doubtful,

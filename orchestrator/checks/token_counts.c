@@ -43,6 +43,7 @@ static void count_state(struct token_counts *counts, unsigned state, uint64_t n,
         break;
     case TOKEN_WEAK:
         counts->weak += n;
+        counts->unlevelled += (state & TOKEN_UNLEVELLED) != 0 ? n : 0;
         counts->weak_lost += absent ? n : 0;
         count_vanished(counts, absent ? state : 0, n);
         break;

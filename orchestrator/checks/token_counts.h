@@ -12,9 +12,9 @@ struct token_counts {
     uint64_t acked, weak, in_doubt, aborted, unsent; /* tokens of each class */
     uint64_t in_doubt_present, weak_lost;
     uint64_t below_promise, below_promise_lost; /* of acked, of lost */
-    uint64_t unlevelled;                        /* of acked: durability in force not recorded */
-    uint64_t lost;                              /* acked, absent */
-    uint64_t lost_read;                         /* of lost: somebody had read them */
+    uint64_t unlevelled;  /* of acked and weak: durability in force not known */
+    uint64_t lost;        /* acked, absent */
+    uint64_t lost_read;   /* of lost: somebody had read them */
     uint64_t vanished;    /* not acked, read, absent, and no failover excuses it */
     uint64_t exposed;     /* not acked, read before they were replicated, absent */
     uint64_t resurrected; /* aborted or unsent, present */

@@ -102,12 +102,12 @@ static void merge_outcome(struct tokens *tokens, enum ledger_level promised)
         return;
     }
     *state = (uint16_t) ((*state & ~TOKEN_CLASS_MASK) | class);
+    enum ledger_level level = tokens->walk.client->level;
+    if (level == LEDGER_LEVEL_UNKNOWN && needs_intent)
+        *state |= TOKEN_UNLEVELLED;
     if (class != TOKEN_ACKED)
         return;
-    enum ledger_level level = tokens->walk.client->level;
-    if (level == LEDGER_LEVEL_UNKNOWN)
-        *state |= TOKEN_UNLEVELLED;
-    else if (level < promised)
+    if (level != LEDGER_LEVEL_UNKNOWN && level < promised)
         *state |= TOKEN_BELOW;
     if (at->timeline != 0)
         note_timeline(tokens, at->timeline, at->done_ns);

@@ -24,7 +24,7 @@ enum { /* low bits of a token's state */
 
 enum {                             /* flags of a token's state */
        TOKEN_BELOW = 1 << 3,       /* acknowledged below the topology's promise */
-       TOKEN_UNLEVELLED = 1 << 4,  /* acknowledged, durability in force not recorded */
+       TOKEN_UNLEVELLED = 1 << 4,  /* acknowledged, durability in force not known */
        TOKEN_READ = 1 << 5,        /* somebody read it */
        TOKEN_PRESENT = 1 << 6,     /* the final primary holds it, once and whole */
        TOKEN_ODD = 1 << 7,         /* the final primary holds it otherwise */

@@ -168,10 +168,11 @@ static void write_script(const char *path, int round)
     fprintf(file,
             "\\set token random(1, 1000000000)\n"
             "BEGIN\\;INSERT INTO ordeal.journal(client,seq,row,rows,digest,payload)VALUES"
-            "(%d+:client_id,:token,1,1,-7046029254386353131,'%s')RETURNING"
-            " pg_catalog.pg_current_wal_insert_lsn(),"
+            "(%d+:client_id,:token,1,1,-7046029254386353131,'%s')\\;"
+            "SET CONSTRAINTS ALL IMMEDIATE\\;SELECT pg_catalog.pg_current_wal_insert_lsn(),"
             "pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()),"
-            "pg_catalog.current_setting('synchronous_commit');\n"
+            "pg_catalog.current_setting('synchronous_commit'),"
+            "pg_catalog.current_setting('client_min_messages');\n"
             "COMMIT;\n",
             500 + 1000 * round, payload);
     fclose(file);

@@ -245,6 +245,32 @@ START_TEST(level_not_recorded)
 }
 END_TEST
 
+/* Its loss is nobody's fault, and what else was weak in truth is not known. */
+START_TEST(hidden_warnings_prove_nothing)
+{
+    struct run_builder *run = standard();
+    uint64_t seq = run_last_before(run, 1, LEDGER_ACKED, RUN_FAULT_MS);
+
+    for (size_t i = 0; i < run->ledgers[0].count; i++)
+        if (run->ledgers[0].records[i].kind == LEDGER_SESSION &&
+            run->ledgers[0].records[i].client == 1)
+            run->ledgers[0].records[i].class = LEDGER_LEVEL_UNKNOWN;
+    for (size_t i = 0; i < run->ledgers[0].count; i++)
+        if (run->ledgers[0].records[i].kind == LEDGER_OUTCOME &&
+            run->ledgers[0].records[i].client == 1 &&
+            run->ledgers[0].records[i].class == LEDGER_ACKED)
+            run->ledgers[0].records[i].class = LEDGER_WEAK;
+    run_absent(run, NULL, 1, seq);
+    struct judged judged = run_judge(run, "durability", NULL);
+    ck_assert_msg(judged.result.verdict == VERDICT_INCONCLUSIVE, "%s", judged.result.text);
+    ck_assert_ptr_nonnull(strstr(judged.result.text, "durability in force is not known"));
+    ck_assert_int_eq(judged_number(&judged, "ledger", "weak_lost"), 1);
+    ck_assert_int_eq(judged_number(&judged, "ledger", "lost"), 0);
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
 static void plant_read(struct run_builder *run, uint64_t seq, uint32_t timeline, uint16_t node,
                        int64_t at_ms)
 {
@@ -521,12 +547,12 @@ TEST_MAIN("check durability", 60, NULL, NULL, whole_run_passes, lost_tail, lost_
           wrong_content_is_garbage, unknown_token_is_garbage, weak_loss_is_no_acked_loss,
           below_the_promise_names_its_cause, below_the_promise_is_no_exposure,
           local_promise_allows_the_tail, local_promise_forbids_a_hole, level_not_recorded,
-          exposed_is_counted_apart, read_on_the_final_primary_and_gone,
-          read_on_a_deposed_node_does_not_count, aborted_and_read,
-          read_of_a_token_that_nobody_wrote, standby_lacks_a_token, standby_holds_more,
-          standby_present_set_is_cut, primary_present_set_is_cut, primary_present_set_is_missing,
-          standby_was_not_read, present_event_contradicts_its_file, scans_disagree, idle_cluster,
-          more_exposure_is_asked_for, no_fault_needs_no_exposure, ledger_is_missing, ledger_is_torn,
-          ledger_has_no_end, dead_worker_is_no_hole, dead_worker_may_have_sent_what_it_reserved,
-          gap_between_tokens, two_outcomes_of_one_token, impossible_sequence_takes_no_memory,
-          ledger_of_another_run, orchestrator_died)
+          hidden_warnings_prove_nothing, exposed_is_counted_apart,
+          read_on_the_final_primary_and_gone, read_on_a_deposed_node_does_not_count,
+          aborted_and_read, read_of_a_token_that_nobody_wrote, standby_lacks_a_token,
+          standby_holds_more, standby_present_set_is_cut, primary_present_set_is_cut,
+          primary_present_set_is_missing, standby_was_not_read, present_event_contradicts_its_file,
+          scans_disagree, idle_cluster, more_exposure_is_asked_for, no_fault_needs_no_exposure,
+          ledger_is_missing, ledger_is_torn, ledger_has_no_end, dead_worker_is_no_hole,
+          dead_worker_may_have_sent_what_it_reserved, gap_between_tokens, two_outcomes_of_one_token,
+          impossible_sequence_takes_no_memory, ledger_of_another_run, orchestrator_died)

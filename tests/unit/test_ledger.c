@@ -275,6 +275,7 @@ static const struct {
 #define FAILED(severity_, sqlstate_) .severity = severity_, .sqlstate = sqlstate_
 #define LOST .connection_lost = true
 #define NOTICE .sync_wait_notice = true
+#define HIDDEN .warnings_hidden = true
     {"endpoint closed", {CONNECTING}, LEDGER_UNSENT},
     {"refused, reset, our deadline", {CONNECTING, LOST}, LEDGER_UNSENT},
     {"starting up", {CONNECTING, LOST, FAILED("FATAL", "57P03")}, LEDGER_UNSENT},
@@ -294,6 +295,8 @@ static const struct {
     {"acknowledged", {COMMITTING, .tag = "COMMIT"}, LEDGER_ACKED},
     {"acknowledged, then lost", {COMMITTING, .tag = "COMMIT", LOST}, LEDGER_ACKED},
     {"wait cancelled", {COMMITTING, .tag = "COMMIT", NOTICE}, LEDGER_WEAK},
+    {"a cancelled wait would not be told", {COMMITTING, .tag = "COMMIT", HIDDEN}, LEDGER_WEAK},
+    {"failed, warnings hidden", {COMMITTING, FAILED("ERROR", "40001"), HIDDEN}, LEDGER_ABORTED},
     {"failed block", {COMMITTING, .tag = "ROLLBACK"}, LEDGER_ABORTED},
     {"another tag", {COMMITTING, .tag = "COMMIT PREPARED"}, LEDGER_IN_DOUBT},
     {"serialization failure", {COMMITTING, FAILED("ERROR", "40001")}, LEDGER_ABORTED},

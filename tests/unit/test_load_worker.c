@@ -78,6 +78,7 @@ static void setup(void)
     execute("ALTER SYSTEM RESET default_transaction_read_only");
     execute("SELECT pg_reload_conf()");
     execute("SET default_transaction_read_only = off");
+    execute("DROP FUNCTION IF EXISTS ordeal.meddle() CASCADE");
     execute("TRUNCATE ordeal.journal");
     arena = arena_new();
     snprintf(spool, sizeof(spool), "/tmp/ordeal-load-XXXXXX");
@@ -721,6 +722,62 @@ START_TEST(changed_durability_is_recorded)
 }
 END_TEST
 
+/* A trigger may set something for its transaction alone, and as late as at the commit. */
+static void plant_trigger(const char *set)
+{
+    char sql[512];
+
+    snprintf(sql, sizeof(sql),
+             "CREATE FUNCTION ordeal.meddle() RETURNS trigger LANGUAGE plpgsql AS"
+             " $$BEGIN PERFORM set_config(%s, true); RETURN NULL; END$$",
+             set);
+    execute(sql);
+    execute("CREATE CONSTRAINT TRIGGER meddle AFTER INSERT ON ordeal.journal DEFERRABLE"
+            " INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ordeal.meddle()");
+}
+
+static enum ledger_level level_of_last_session(const struct ledger *ledger)
+{
+    enum ledger_level level = LEDGER_LEVEL_UNKNOWN;
+
+    for (size_t i = 0; i < ledger->count; i++)
+        if (ledger->records[i].kind == LEDGER_SESSION)
+            level = (enum ledger_level) ledger->records[i].class;
+    return level;
+}
+
+START_TEST(a_deferred_trigger_weakens)
+{
+    plant_trigger("'synchronous_commit', 'local'");
+    make_plan(false, "{\"clients\": 2, \"rate\": 100}", NULL);
+    start_workers();
+    await(acked(0) >= 20, 10000);
+    stop_workers(5000);
+
+    struct ledger ledger = open_ledger(0);
+    ck_assert_int_eq(level_of_last_session(&ledger), LEDGER_LOCAL);
+    check_against_table(&ledger);
+    ledger_close(&ledger);
+}
+END_TEST
+
+START_TEST(hidden_warnings_are_no_plain_acknowledgement)
+{
+    plant_trigger("'client_min_messages', 'error'");
+    make_plan(false, "{\"clients\": 2, \"rate\": 100}", NULL);
+    start_workers();
+    await(atomic_load(&shared->workers[0].errors) >= 20, 10000);
+    stop_workers(5000);
+
+    struct ledger ledger = open_ledger(0);
+    ck_assert_uint_ge(count_class(&ledger, LEDGER_WEAK), 20);
+    ck_assert_uint_eq(count_class(&ledger, LEDGER_ACKED), 0);
+    ck_assert_int_eq(level_of_last_session(&ledger), LEDGER_LEVEL_UNKNOWN);
+    check_against_table(&ledger);
+    ledger_close(&ledger);
+}
+END_TEST
+
 /* A check must be able to tell a worker that did not run from a database that did not answer. */
 START_TEST(stopped_worker_is_blind)
 {
@@ -767,6 +824,8 @@ static Suite *suite(const char *skip_reason)
     tcase_add_test(cases, probes);
     tcase_add_test(cases, read_only_node);
     tcase_add_test(cases, changed_durability_is_recorded);
+    tcase_add_test(cases, a_deferred_trigger_weakens);
+    tcase_add_test(cases, hidden_warnings_are_no_plain_acknowledgement);
     tcase_add_test(cases, stopped_worker_is_blind);
     if (skip_reason == NULL)
         suite_add_tcase(result, cases);
