@@ -32,6 +32,7 @@ struct job {
     struct agent *agent;
     int64_t id, connection; /* who asked */
     const struct method *method;
+    json_t *params;
     struct process process;
     int output; /* what the child says; -1 at its end */
     bool told;  /* the caller has its answer, or wants none */
@@ -74,5 +75,10 @@ void agent_end_session(struct agent *agent);
 MUST_CHECK enum status job_start(struct agent *agent, const struct method *method,
                                  const json_t *params, int64_t *ret_job, struct error *err);
 void jobs_kill(struct agent *agent); /* all, without a word to anybody */
+/*
+ * Kill the jobs of a method that act on a uid (NULL: on any); who asked for them is told. When this
+ * returns they take no further step: what they did is in the journal, or was not done.
+ */
+void jobs_call_off(struct agent *agent, const char *method, const char *uid);
 
 #endif

@@ -13,9 +13,8 @@
 #include "lib/owned.h"
 
 enum {
-    BITE_MS = 2000,     /* an effect that is not seen by then did not bite */
-    RESTORE_MS = 60000, /* of an instant that can be undone, when no hold is given */
-    LINES_MAX = 256 * 1024
+    BITE_MS = 2000,    /* an effect that is not seen by then did not bite */
+    RESTORE_MS = 60000 /* of an instant that can be undone, when no hold is given */
 };
 
 enum status fault_check_uid(const char *uid, struct error *err)
@@ -70,36 +69,6 @@ static const char *result_path(struct arena *arena, const struct fault_order *or
     return arena_printf(arena, "%s/fault-%s.json", order->session->spool, order->uid);
 }
 
-/* Only one of them at a time, wherever the other came from. */
-static enum status check_exclusion(const struct fault_order *order,
-                                   const struct guardian_record *open, struct error *err)
-{
-    const struct fault *other = fault_find(open->fault);
-    const char *group = order->fault->excludes;
-
-    if (group == NULL || other == NULL || other->excludes == NULL ||
-        strcmp(group, other->excludes) != 0)
-        return STATUS_OK;
-    error_set(err, STATUS_CONFLICT, "%s excludes %s, which is %s (%s)", order->fault->name,
-              open->fault, open->state, open->uid);
-    error_hint(err, "Undo the first before the second begins.");
-    return STATUS_CONFLICT;
-}
-
-static enum status check_open_faults(const struct fault_order *order,
-                                     struct guardian_connection *guardian, struct error *err)
-{
-    OWNED_BUFFER struct buffer lines = BUFFER(LINES_MAX);
-    struct guardian_record open;
-    enum status status = guardian_ask(guardian, "list", NULL, order->deadline_ns, &lines, err);
-    char *rest = lines.data;
-
-    for (char *line; status == STATUS_OK && (line = strsep(&rest, "\n")) != NULL;)
-        if (guardian_record_parse(line, &open))
-            status = check_exclusion(order, &open, err);
-    return status;
-}
-
 /* --- inject ---------------------------------------------------------------------------------- */
 
 static int64_t smaller(int64_t one, int64_t other)
@@ -123,7 +92,10 @@ static enum status open_record(const struct fault_order *order, const json_t *js
         lease_ms = smaller(lease_ms, order->hold_ms);
     snprintf(request, sizeof request, "open %s %" PRId64 " %zu", order->uid, lease_ms,
              strlen(text));
-    return guardian_ask(guardian, request, text, order->deadline_ns, NULL, err);
+    enum status status = guardian_ask(guardian, request, text, order->deadline_ns, NULL, err);
+    if (status == STATUS_CONFLICT)
+        error_hint(err, "Undo the first before the second begins.");
+    return status;
 }
 
 static enum status ask(const struct fault_order *order, struct guardian_connection *guardian,
@@ -219,10 +191,8 @@ static enum status inject_new(const struct fault_order *order, const json_t *giv
     OWNED_ARENA struct arena *arena = arena_new();
     OWNED_JSON json_t *json = NULL;
     struct fault_record record;
-    enum status status = check_open_faults(order, guardian, err);
+    enum status status = prepare(order, given, &json, err);
 
-    if (status == STATUS_OK)
-        status = prepare(order, given, &json, err);
     if (status == STATUS_OK)
         status = fault_record_read(arena, json, order->deadline_ns, &record, err);
     if (status == STATUS_OK)

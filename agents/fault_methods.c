@@ -98,6 +98,18 @@ static enum status fault_witness(const struct method_call *call, json_t **ret_re
     return status;
 }
 
+/*
+ * May this node be the target of a fault that another agent carries out? Its own lever and policy
+ * answer as they would for fault.inject.
+ */
+static enum status fault_permitted(const struct method_call *call, json_t **ret_result,
+                                   struct error *err)
+{
+    (void) ret_result;
+    return policy_check(&call->agent->policy, call->state_folder, "fault.inject", call->params,
+                        err);
+}
+
 /* --- inject, observe, undo ------------------------------------------------------------------- */
 
 static enum status fault_inject_method(const struct method_call *call, json_t **ret_result,
@@ -146,6 +158,24 @@ static enum status fault_observe(const struct method_call *call, json_t **ret_re
     if (status == STATUS_OK)
         *ret_result = observation_json(&observation);
     return status;
+}
+
+/*
+ * An injection that is still being prepared has no record yet: it must not begin after its undo
+ * found nothing.
+ */
+static void call_off_one(const struct method_call *call)
+{
+    jobs_call_off(call->agent, "fault.inject", json_text(call->params, "uid", ""));
+}
+
+static void call_off_run(const struct method_call *call)
+{
+    const struct session *session = call->session;
+    const char *run = json_text(call->params, "run", NULL);
+
+    if (session != NULL && (run == NULL || strcmp(run, session->run) == 0))
+        jobs_call_off(call->agent, "fault.inject", NULL);
 }
 
 /* STATUS_OK also when it is not open any more: somebody else was faster. */
@@ -279,6 +309,11 @@ const struct method fault_methods[] = {
      .timeout_ms = LOOK_MS,
      .params = (const struct method_param[]){{"fault", 's', true}, {"params", 'o', false}, {0}},
      .call = fault_supported},
+    {.name = "fault.permitted",
+     .params =
+         (const struct method_param[]){
+             {"run", 's', true}, {"fault", 's', true}, {"hold_ms", 'i', false}, {0}},
+     .call = fault_permitted},
     {.name = "fault.inject",
      .job = true,
      .timeout_ms = INJECT_MS,
@@ -301,7 +336,8 @@ const struct method fault_methods[] = {
      .params =
          (const struct method_param[]){
              {"run", 's', true}, {"uid", 's', true}, {"timeout_ms", 'i', false}, {0}},
-     .call = fault_undo},
+     .call = fault_undo,
+     .before = call_off_one},
     {.name = "fault.witness",
      .job = true,
      .timeout_ms = LOOK_MS,
@@ -315,6 +351,7 @@ const struct method fault_methods[] = {
      .no_session = true,
      .timeout_ms = UNDO_MS,
      .params = (const struct method_param[]){{"run", 's', false}, {"timeout_ms", 'i', false}, {0}},
-     .call = recover},
+     .call = recover,
+     .before = call_off_run},
     {0},
 };

@@ -116,13 +116,22 @@ enum status fault_context_read(struct arena *arena, const json_t *json, const ch
 
 /* --- the record ------------------------------------------------------------------------------ */
 
+/* What the guardian allows once at a time: a group on this node, of a power fault on its target. */
+static json_t *exclusion_json(const struct fault *fault, const json_t *params)
+{
+    if (fault->excludes == NULL)
+        return json_string("");
+    return json_sprintf("%s%s%s", fault->excludes, fault->executor == EXECUTE_POWER ? ":" : "",
+                        fault->executor == EXECUTE_POWER ? json_text(params, "node", "") : "");
+}
+
 json_t *fault_record_json(const struct session *session, const char *uid, const struct fault *fault,
                           json_t *params, json_t *record, int64_t hold_ms)
 {
-    return json_pack("{s:s, s:s, s:s, s:i, s:I, s:o, s:o, s:o}", "uid", uid, "run", session->run,
-                     "fault", fault->name, "version", RECORD_VERSION, "hold_ms",
-                     (json_int_t) hold_ms, "context", fault_context_json(session), "params", params,
-                     "record", record);
+    return json_pack("{s:s, s:s, s:s, s:i, s:o, s:I, s:o, s:o, s:o}", "uid", uid, "run",
+                     session->run, "fault", fault->name, "version", RECORD_VERSION, "excludes",
+                     exclusion_json(fault, params), "hold_ms", (json_int_t) hold_ms, "context",
+                     fault_context_json(session), "params", params, "record", record);
 }
 
 enum status fault_record_read(struct arena *arena, const json_t *json, int64_t deadline_ns,

@@ -150,6 +150,8 @@ static enum status read_answer(struct guardian_connection *connection, int64_t d
             return STATUS_OK;
         if (strncmp(buffer_text(&line), "error ", 6) == 0)
             return error_set(err, STATUS_FAILED, "guardian: %s", buffer_text(&line) + 6);
+        if (strncmp(buffer_text(&line), "conflict ", 9) == 0)
+            return error_set(err, STATUS_CONFLICT, "%s", buffer_text(&line) + 9);
         if (lines != NULL)
             buffer_printf(lines, "%s\n", buffer_text(&line));
     }

@@ -81,6 +81,7 @@ static void job_free(struct job *job)
     if (job->process.pidfd >= 0)
         close(job->process.pidfd);
     buffer_done(&job->said);
+    json_decref(job->params);
     free(job);
 }
 
@@ -236,6 +237,7 @@ enum status job_start(struct agent *agent, const struct method *method, const js
         free(job);
         return status;
     }
+    job->params = json_incref((json_t *) (uintptr_t) params);
     job->output_watch = loop_watch(agent->loop, job->output, POLLIN, on_output, job);
     job->end_watch = loop_watch(agent->loop, job->process.pidfd, POLLIN, on_end, job);
     job->timer = loop_at(agent->loop, deadline_in_ms(timeout_ms + GRACE_MS), on_deadline, job);
@@ -243,6 +245,21 @@ enum status job_start(struct agent *agent, const struct method *method, const js
     agent->jobs = job;
     *ret_job = job->id;
     return STATUS_OK;
+}
+
+void jobs_call_off(struct agent *agent, const char *method, const char *uid)
+{
+    struct error err = {0};
+
+    for (struct job *job = agent->jobs; job != NULL; job = job->next) {
+        if (job->told || strcmp(job->method->name, method) != 0 ||
+            (uid != NULL && strcmp(json_text(job->params, "uid", ""), uid) != 0))
+            continue;
+        /* first: once it is pending the kernel runs no instruction of it any more */
+        give_up(job);
+        error_set(&err, STATUS_CONFLICT, "%s was called off by an undo", method);
+        tell(job, error_answer(&err));
+    }
 }
 
 void jobs_kill(struct agent *agent)

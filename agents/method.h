@@ -36,6 +36,8 @@ struct method {
     int64_t timeout_ms;                /* of a job when params have none */
     const struct method_param *params; /* ends with {0} */
     enum status (*call)(const struct method_call *call, json_t **ret_result, struct error *err);
+    /* Of a job, optional: in the agent's poll loop, right before the job is forked. */
+    void (*before)(const struct method_call *call);
 };
 
 /* What inline methods may use of the agent. */

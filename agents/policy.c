@@ -9,12 +9,12 @@
 
 enum { POLICY_VERSION = 1 };
 
-/* What must stay possible: to see, to undo, to fetch, to leave. */
+/* What must stay possible: to see, to ask, to undo, to fetch, to leave. */
 static const char *const always[] = {
-    "hello",         "session.open", "session.close",    "heartbeat",
-    "fault.observe", "fault.undo",   "fault.list",       "recover",
-    "file.list",     "file.read",    "node.fingerprint", "postgres.state",
-    "load.stop",
+    "hello",         "session.open",    "session.close",    "heartbeat",
+    "fault.observe", "fault.undo",      "fault.list",       "recover",
+    "file.list",     "file.read",       "node.fingerprint", "postgres.state",
+    "load.stop",     "fault.permitted",
 };
 
 static bool is_always_allowed(const char *method)

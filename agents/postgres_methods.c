@@ -23,26 +23,32 @@ static const struct method_param amcheck_params[] = {
 static const struct method_param prepare_params[] = {
     {"run", 's', true}, {"drop", 'b', false}, {"timeout_ms", 'i', false}, {0}};
 
+#define JOB(method_name, longest_ms, allowed, function)                                            \
+    {                                                                                              \
+        .name = (method_name), .job = true, .timeout_ms = (longest_ms), .params = (allowed),       \
+        .call = (function)                                                                         \
+    }
+
 const struct method postgres_methods[] = {
-    {"postgres.state", true, false, 10 * SECOND, none, postgres_state},
-    {"postgres.start", true, false, MINUTE, timed, postgres_start},
-    {"postgres.stop", true, false, MINUTE, stop_params, postgres_stop},
-    {"postgres.fence", true, false, 20 * SECOND, timed, postgres_fence},
-    {"postgres.receiver", true, false, 10 * SECOND, receiver_params, postgres_receiver},
-    {"postgres.promote", true, false, MINUTE, timed, postgres_promote},
-    {"postgres.slots", true, false, 20 * SECOND, slots_params, postgres_slots},
-    {"postgres.rewind", true, false, 10 * MINUTE, source_params, postgres_rewind},
-    {"postgres.rebuild", true, false, HOUR, source_params, postgres_rebuild},
-    {"postgres.quorum-wait", true, false, 10 * SECOND, timed, postgres_quorum_wait},
-    {"load.prepare", true, false, MINUTE, prepare_params, postgres_prepare},
+    JOB("postgres.state", 10 * SECOND, none, postgres_state),
+    JOB("postgres.start", MINUTE, timed, postgres_start),
+    JOB("postgres.stop", MINUTE, stop_params, postgres_stop),
+    JOB("postgres.fence", 20 * SECOND, timed, postgres_fence),
+    JOB("postgres.receiver", 10 * SECOND, receiver_params, postgres_receiver),
+    JOB("postgres.promote", MINUTE, timed, postgres_promote),
+    JOB("postgres.slots", 20 * SECOND, slots_params, postgres_slots),
+    JOB("postgres.rewind", 10 * MINUTE, source_params, postgres_rewind),
+    JOB("postgres.rebuild", HOUR, source_params, postgres_rebuild),
+    JOB("postgres.quorum-wait", 10 * SECOND, timed, postgres_quorum_wait),
+    JOB("load.prepare", MINUTE, prepare_params, postgres_prepare),
     {0},
 };
 
 const struct method postgres_check_methods[] = {
-    {"postgres.preflight", true, false, 30 * SECOND, none, postgres_preflight},
-    {"postgres.tokens", true, false, 10 * MINUTE, timed, postgres_tokens},
-    {"postgres.checksums", true, false, HOUR, checksums_params, postgres_checksums},
-    {"postgres.verify", true, false, HOUR, timed, postgres_verify},
-    {"postgres.amcheck", true, false, HOUR, amcheck_params, postgres_amcheck},
+    JOB("postgres.preflight", 30 * SECOND, none, postgres_preflight),
+    JOB("postgres.tokens", 10 * MINUTE, timed, postgres_tokens),
+    JOB("postgres.checksums", HOUR, checksums_params, postgres_checksums),
+    JOB("postgres.verify", HOUR, timed, postgres_verify),
+    JOB("postgres.amcheck", HOUR, amcheck_params, postgres_amcheck),
     {0},
 };

@@ -227,6 +227,8 @@ static enum status call_method(struct agent *agent, const struct method *method,
         return status;
     if (!method->job)
         return method->call(&call, ret_result, err);
+    if (method->before != NULL)
+        method->before(&call);
     status = job_start(agent, method, params, &job, err);
     if (status == STATUS_OK)
         *ret_result = json_pack("{s:I}", "job", (json_int_t) job);

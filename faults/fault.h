@@ -73,7 +73,7 @@ struct fault {
     bool reversible;      /* false: undo cannot bring back what was lost */
     const char *restores; /* what restores service when it is irreversible: "restart, rejoin" */
     const char *loses;    /* what can be lost, for `ordeal plan` */
-    const char *excludes; /* group: two active faults of one group on a node are refused */
+    const char *excludes; /* group: two active faults of one group on one target are refused */
     const struct param *params;
 
     /* Pure: what param tables cannot say. Optional. */

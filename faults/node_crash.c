@@ -154,8 +154,9 @@ static enum status inject(const struct fault_context *context, const json_t *rec
 }
 
 /*
- * The power driver is asked only when nobody answers, since the record may be of a fault that was
- * never injected; then until the node's kernel answers, which is before its agent does.
+ * The driver is always asked, also when the node answers: a slow "off" may still be on its way, and
+ * the driver carries out one word after the other. Then until the node's kernel answers, which is
+ * before its agent does.
  */
 static enum status undo(const struct fault_context *context, const json_t *record,
                         struct error *err)
@@ -165,12 +166,11 @@ static enum status undo(const struct fault_context *context, const json_t *recor
     enum status status = read_record(record, &crash, err);
 
     if (status == STATUS_OK)
-        status = call_node(&crash, &outcome, err);
-    if (status != STATUS_OK || is_alive(outcome))
-        return status;
-    status = needs_power(context, err);
+        status = needs_power(context, err);
     if (status == STATUS_OK)
         status = context->power(context->argument, "on", crash.node, context->deadline_ns, err);
+    if (status == STATUS_OK)
+        status = call_node(&crash, &outcome, err);
     while (status == STATUS_OK && !is_alive(outcome)) {
         if (deadline_passed(context->deadline_ns))
             return error_set(err, STATUS_TIMEOUT, "node %s is on and does not answer at %s (%s)",

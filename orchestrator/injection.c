@@ -332,6 +332,42 @@ static json_t *gaps_json(const struct ha_state *state)
     return standbys;
 }
 
+static void ask_supported(struct injection *injection)
+{
+    cluster_post(injection->run->engine->cluster, injection->agent->name, "fault.supported",
+                 json_pack("{s:s, s:O}", "fault", injection->run->step->fault->name, "params",
+                           injection->params),
+                 SUPPORTED_MS, on_supported, injection);
+}
+
+static void on_permitted(void *argument, enum status status, const json_t *result,
+                         const struct error *error)
+{
+    struct injection *injection = argument;
+
+    (void) result;
+    if (injection->run->state != STEP_RUNNING)
+        return; /* wound up meanwhile */
+    if (status == STATUS_OK) {
+        ask_supported(injection);
+        return;
+    }
+    journal_failed(injection, error);
+    finish(injection);
+}
+
+/* Another agent will carry it out, but the node belongs to its owner. */
+static void ask_permission(struct injection *injection)
+{
+    const struct engine *engine = injection->run->engine;
+
+    cluster_post(engine->cluster, injection->node->name, "fault.permitted",
+                 json_pack("{s:s, s:s, s:I}", "run", engine->run, "fault",
+                           injection->run->step->fault->name, "hold_ms",
+                           (json_int_t) injection->run->step->hold_ms),
+                 SUPPORTED_MS, on_permitted, injection);
+}
+
 void injection_start(struct step_run *run, const struct topology_node *node, json_t *params,
                      const struct ha_state *state)
 {
@@ -359,9 +395,10 @@ void injection_start(struct step_run *run, const struct topology_node *node, jso
     }
     /* the look at the cluster is gone when the answer comes: keep what the exposure needs */
     injection->standbys = gaps_json(state);
-    cluster_post(engine->cluster, injection->agent->name, "fault.supported",
-                 json_pack("{s:s, s:O}", "fault", run->step->fault->name, "params", params),
-                 SUPPORTED_MS, on_supported, injection);
+    if (power)
+        ask_permission(injection);
+    else
+        ask_supported(injection);
 }
 
 /* ---- at the end of a run ---- */

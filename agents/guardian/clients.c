@@ -310,7 +310,7 @@ static void request_open(struct guardian *guardian, struct client *client,
         STATUS_OK) {
         if (injector >= 0)
             close(injector);
-        answer(client, "error %s", err.message);
+        answer(client, "%s %s", err.code == STATUS_CONFLICT ? "conflict" : "error", err.message);
         return;
     }
     snprintf(client->injecting, sizeof client->injecting, "%s", request->words[1]);

@@ -69,6 +69,7 @@ struct child {
 struct record {
     enum record_state state;
     char uid[JOURNAL_UID_SIZE], run[NAME_SIZE], fault[NAME_SIZE];
+    char excludes[NAME_SIZE];      /* one record at a time may have this word; "": any number */
     char *text;                    /* the record as JSON */
     int64_t deadline_ns, limit_ns; /* limit: the lease reaches no further */
     int injector;                  /* pidfd until it said `injected`, else -1 */

@@ -99,6 +99,8 @@ static struct record *add_record(struct guardian *guardian, const char *uid, con
     snprintf(record->uid, sizeof record->uid, "%s", uid);
     read_name(record->text, "run", record->run);
     read_name(record->text, "fault", record->fault);
+    if (!member_text(record->text, "excludes", record->excludes, sizeof record->excludes))
+        record->excludes[0] = '\0';
     return record;
 }
 
@@ -184,6 +186,24 @@ static void set_lease(struct record *record, int64_t lease_ms)
     record->deadline_ns = deadline_ns < record->limit_ns ? deadline_ns : record->limit_ns;
 }
 
+/* One at a time, wherever the other came from. */
+static enum status check_exclusion(const struct guardian *guardian, const char *text,
+                                   struct error *err)
+{
+    char excludes[NAME_SIZE], fault[NAME_SIZE];
+
+    if (!member_text(text, "excludes", excludes, sizeof excludes) || excludes[0] == '\0')
+        return STATUS_OK;
+    read_name(text, "fault", fault);
+    for (int i = 0; i < RECORDS_MAX; i++) {
+        const struct record *other = &guardian->records[i];
+        if (other->state != RECORD_FREE && strcmp(other->excludes, excludes) == 0)
+            return error_set(err, STATUS_CONFLICT, "%s excludes %s, which is %s (%s)", fault,
+                             other->fault, state_names[other->state], other->uid);
+    }
+    return STATUS_OK;
+}
+
 enum status records_open(struct guardian *guardian, const char *uid, int64_t lease_ms,
                          const char *text, int injector, struct error *err)
 {
@@ -192,6 +212,8 @@ enum status records_open(struct guardian *guardian, const char *uid, int64_t lea
     if (records_find(guardian, uid) != NULL)
         return error_set(err, STATUS_EXISTS, "fault %s is open already", uid);
     enum status status = check_record(uid, text, err);
+    if (status == STATUS_OK)
+        status = check_exclusion(guardian, text, err);
     if (status != STATUS_OK)
         return status;
     record = add_record(guardian, uid, text, strlen(text), err);

@@ -315,6 +315,15 @@ static enum status lost(const struct agent_peer *peer, struct error *err)
     return err->code;
 }
 
+void agent_post(struct agent_peer *peer, const char *method, json_t *params)
+{
+    struct error err;
+
+    ck_assert_msg(rpc_send(peer->rpc, rpc_request(++peer->last_id, method, params), &err) ==
+                      STATUS_OK,
+                  "%s", err.message);
+}
+
 enum status agent_try(struct agent_peer *peer, const char *method, json_t *params,
                       json_t **ret_result, struct error *err)
 {

@@ -41,7 +41,9 @@ const struct error *agent_peer_reason(struct agent_peer *peer);
  * error is filled. */
 MUST_CHECK enum status agent_try(struct agent_peer *peer, const char *method, json_t *params,
                                  json_t **ret_result, struct error *err);
-/* The same; a failure fails the test. json_decref() the result. */
+/* Send it and return; what it answers is not looked for. */
+void agent_post(struct agent_peer *peer, const char *method, json_t *params);
+/* agent_try(); a failure fails the test. json_decref() the result. */
 json_t *agent_call(struct agent_peer *peer, const char *method, json_t *params);
 /* Its message, with the status's name in front: "refused: ...". A success fails the test. */
 const char *agent_refusal(struct agent_peer *peer, const char *method, json_t *params);

@@ -16,7 +16,9 @@ struct fake_power {
     const char *name; /* of the node; another one is STATUS_NOT_FOUND */
     int port;         /* its service */
     int offs, cuts, ons;
-    bool broken; /* every word fails */
+    bool broken;  /* every word fails */
+    bool slow;    /* what takes the node away is carried out right before the next word */
+    bool pending; /* such a word waits */
 };
 
 /* struct fault_context's power, with a struct fake_power as argument. */

@@ -3,10 +3,13 @@
  * Faults through a real agent on a real PostgreSQL: injected, seen, undone; and what happens when
  * orchestrator, agent or guardian are gone before that.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "lib/clock.h"
@@ -207,6 +210,87 @@ START_TEST(recover_undoes_everything)
 }
 END_TEST
 
+/* --- called off ------------------------------------------------------------------------------ */
+
+/*
+ * A pipe in the place of postmaster.pid, which preparing a freeze reads: it stands still there,
+ * until the pipe is written to. PostgreSQL looks at the file once a minute.
+ */
+struct obstacle {
+    char path[256], aside[256];
+    int fd;
+};
+
+static void await_preparation(struct obstacle *obstacle)
+{
+    int64_t deadline_ns = deadline_in_ms(PATIENCE_MS);
+
+    while ((obstacle->fd = open(obstacle->path, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0) {
+        ck_assert_int_eq(errno, ENXIO); /* nobody reads yet */
+        ck_assert_msg(!deadline_passed(deadline_ns), "nothing reads %s", obstacle->path);
+        poll(NULL, 0, 5);
+    }
+}
+
+static void begin_and_stand_still(struct obstacle *obstacle)
+{
+    snprintf(obstacle->path, sizeof obstacle->path, "%s/postmaster.pid", server.data);
+    snprintf(obstacle->aside, sizeof obstacle->aside, "%s.aside", obstacle->path);
+    ck_assert_int_eq(rename(obstacle->path, obstacle->aside), 0);
+    ck_assert_int_eq(mkfifo(obstacle->path, 0600), 0);
+    agent_post(peer, "fault.inject", order("f-1", "process.freeze", "everything", HOLD_MS));
+    await_preparation(obstacle);
+}
+
+/* What was to be read is there now: whoever still stands there goes on. */
+static void let_go(struct obstacle *obstacle)
+{
+    char text[512];
+    OWNED_FD int fd = open(obstacle->aside, O_RDONLY | O_CLOEXEC);
+    ssize_t length = read(fd, text, sizeof text);
+
+    ck_assert_int_gt(length, 0);
+    signal(SIGPIPE, SIG_IGN);
+    ssize_t written =
+        write(obstacle->fd, text, (size_t) length); /* EPIPE: it is dead, as it should */
+    ck_assert(written == length || errno == EPIPE);
+    close(obstacle->fd);
+    ck_assert_int_eq(rename(obstacle->aside, obstacle->path), 0);
+}
+
+static void expect_nothing_begins(void)
+{
+    const json_t *done = agent_notification(peer, "job.done");
+
+    ck_assert_str_eq(json_text(json_object_get(done, "error"), "message", ""),
+                     "fault.inject was called off by an undo");
+    ck_assert_uint_eq(stopped(NULL), 0);
+    ck_assert_uint_eq(open_faults(), 0);
+}
+
+START_TEST(an_undo_calls_off_what_is_still_being_prepared)
+{
+    struct obstacle obstacle;
+
+    begin_and_stand_still(&obstacle);
+    const char *answer = agent_refusal(peer, "fault.undo", named("f-1"));
+    ck_assert_msg(strncmp(answer, "not-found: ", 11) == 0, "%s", answer);
+    let_go(&obstacle);
+    expect_nothing_begins();
+}
+END_TEST
+
+START_TEST(recovery_calls_off_what_is_still_being_prepared)
+{
+    struct obstacle obstacle;
+
+    begin_and_stand_still(&obstacle);
+    json_decref(agent_call(peer, "recover", json_pack("{s:s}", "run", "run-1")));
+    let_go(&obstacle);
+    expect_nothing_begins();
+}
+END_TEST
+
 /* --- nobody renews --------------------------------------------------------------------------- */
 
 START_TEST(heartbeats_hold_a_fault_and_silence_ends_it)
@@ -335,6 +419,8 @@ int main(void)
                                   what_holds_needs_an_end,
                                   a_kill_is_over_at_once,
                                   recover_undoes_everything,
+                                  an_undo_calls_off_what_is_still_being_prepared,
+                                  recovery_calls_off_what_is_still_being_prepared,
                                   heartbeats_hold_a_fault_and_silence_ends_it,
                                   a_lost_connection_changes_nothing_until_the_lease_lapses,
                                   another_run_waits_for_the_faults_of_the_first,

@@ -189,11 +189,18 @@ static json_t *inject_params(const char *uid, const char *fault)
                      "params", "hold_ms", 1000);
 }
 
+static json_t *target_params(int hold_ms)
+{
+    return json_pack("{s:s, s:s, s:i}", "run", "run-1", "fault", "node.crash", "hold_ms", hold_ms);
+}
+
 START_TEST(the_lever_stops_all_but_undoing)
 {
     open_session(peer, "run-1");
     put_in_state("halt", "");
     const char *refusal = agent_refusal(peer, "fault.inject", inject_params("f-1", "process.kill"));
+    ck_assert_msg(strncmp(refusal, "refused: the node is halted", 27) == 0, "%s", refusal);
+    refusal = agent_refusal(peer, "fault.permitted", target_params(1000));
     ck_assert_msg(strncmp(refusal, "refused: the node is halted", 27) == 0, "%s", refusal);
     json_decref(agent_call(peer, "heartbeat", run_params("run-1")));
     json_decref(agent_call(peer, "recover", NULL));
@@ -211,6 +218,9 @@ START_TEST(the_policy_bounds_methods_and_holds)
     open_session(peer, "run-1");
     ck_assert_str_eq(agent_refusal(peer, "fault.inject", inject_params("f-1", "process.kill")),
                      "refused: fault.inject for 1000 ms; this node allows 999 ms");
+    ck_assert_str_eq(agent_refusal(peer, "fault.permitted", target_params(1000)),
+                     "refused: fault.inject for 1000 ms; this node allows 999 ms");
+    json_decref(agent_call(peer, "fault.permitted", target_params(999)));
     ck_assert_str_eq(
         agent_refusal(peer, "power",
                       json_pack("{s:s, s:s, s:s}", "run", "run-1", "node", "n1", "word", "off")),

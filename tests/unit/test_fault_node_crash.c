@@ -116,17 +116,32 @@ START_TEST(off_and_on_again)
     drive_expect(fault, &context, record, EFFECT_ABSENT);
     expect_witness(record, EFFECT_ABSENT);
     drive_undo(fault, &context, record);
-    ck_assert_int_eq(power.ons, 1);
+    drive_expect(fault, &context, record, EFFECT_ABSENT);
 }
 END_TEST
 
-/* A node that was never switched off is not booted by the undo. */
-START_TEST(undo_without_inject_switches_nothing)
+START_TEST(undo_without_inject_takes_nothing_away)
 {
     OWNED_JSON json_t *record = drive_prepare(fault, &context, "{'node': 'n2'}");
 
     drive_undo(fault, &context, record);
-    ck_assert_int_eq(power.offs + power.cuts + power.ons, 0);
+    ck_assert_int_eq(power.offs + power.cuts, 0);
+    drive_expect(fault, &context, record, EFFECT_ABSENT);
+}
+END_TEST
+
+/* The node answers when the undo begins, and the driver has yet to carry out what it was told. */
+START_TEST(a_late_off_does_not_outlive_the_undo)
+{
+    OWNED_JSON json_t *record = drive_prepare(fault, &context, "{'node': 'n2'}");
+
+    power.slow = true;
+    drive_inject(fault, &context, record);
+    ck_assert(power.pending);
+    drive_undo(fault, &context, record);
+    ck_assert(!power.pending);
+    ck_assert_int_eq(power.ons, 1);
+    drive_expect(fault, &context, record, EFFECT_ABSENT);
 }
 END_TEST
 
@@ -172,7 +187,8 @@ static Suite *suite(const char *skip_reason)
     tcase_add_checked_fixture(real, setup, teardown);
     tcase_set_timeout(real, 60);
     tcase_add_loop_test(real, off_and_on_again, 0, 2);
-    tcase_add_test(real, undo_without_inject_switches_nothing);
+    tcase_add_test(real, undo_without_inject_takes_nothing_away);
+    tcase_add_test(real, a_late_off_does_not_outlive_the_undo);
     tcase_add_test(real, a_refusal_is_a_sign_of_life);
     tcase_add_test(real, a_driver_that_fails_is_reported);
     if (skip_reason == NULL)

@@ -106,6 +106,35 @@ START_TEST(bad_requests_are_refused)
 }
 END_TEST
 
+static const char *open_excluding(struct guardian_connection *connection, const char *uid,
+                                  const char *excludes)
+{
+    char request[128], record[256];
+    int length = snprintf(record, sizeof record,
+                          "{\"uid\":\"%s\",\"run\":\"r\",\"fault\":\"t.%s\",\"excludes\":\"%s\"}",
+                          uid, uid, excludes);
+
+    snprintf(request, sizeof request, "open %s %d %d", uid, LEASE_MS, length);
+    return rig_ask(connection, request, record);
+}
+
+START_TEST(what_excludes_each_other_is_open_one_at_a_time)
+{
+    OWNED_GUARDIAN struct guardian_connection first = rig_dial(), second = rig_dial(),
+                                              third = rig_dial(), fourth = rig_dial();
+
+    ck_assert_str_eq(open_excluding(&first, "f-1", "power:n1"), "");
+    ck_assert_str_eq(open_excluding(&second, "f-2", "power:n2"), "");
+    ck_assert_str_eq(open_excluding(&third, "f-3", "power:n1"),
+                     "t.f-3 excludes t.f-1, which is armed (f-1)");
+    ck_assert_str_eq(open_excluding(&third, "f-3", ""), "");
+    ck_assert_str_eq(open_excluding(&fourth, "f-4", ""), "");
+    ASK(&first, "", "injected f-1");
+    ASK(&first, "", "undo f-1");
+    ck_assert_str_eq(open_excluding(&first, "f-5", "power:n1"), "");
+}
+END_TEST
+
 START_TEST(garbage_does_no_harm)
 {
     unsigned seed = 20261130;
@@ -252,7 +281,8 @@ END_TEST
 
 TEST_MAIN("guardian", 40, rig_setup, rig_teardown, a_record_is_on_disk_before_the_answer,
           an_undo_gets_the_record_and_is_answered, a_large_record_passes_whole,
-          bad_requests_are_refused, garbage_does_no_harm, a_lapsed_lease_is_undone_within_a_second,
-          a_renewed_lease_holds, no_renewal_reaches_past_the_hold, a_dead_injector_is_undone,
+          bad_requests_are_refused, what_excludes_each_other_is_open_one_at_a_time,
+          garbage_does_no_harm, a_lapsed_lease_is_undone_within_a_second, a_renewed_lease_holds,
+          no_renewal_reaches_past_the_hold, a_dead_injector_is_undone,
           an_injector_that_lost_its_connection_is_killed_first,
           an_injector_that_outlasts_its_lease_is_killed_first, an_injector_may_undo_its_own_fault)

@@ -281,8 +281,13 @@ void slot_boot(struct slot *slot, bool start_agent, int client)
     struct loop *loop = slot->supervisor->loop;
     struct error err = {0};
 
+    if (slot->state == SLOT_ON) {
+        control_answer(client, json_pack("{s:I, s:i}", "done_ns", (json_int_t) slot->since_ns,
+                                         "pid", (int) slot->host_pid));
+        return;
+    }
     if (slot->state != SLOT_OFF) {
-        error_set(&err, STATUS_CONFLICT, "node %s is %s already", slot->node->name,
+        error_set(&err, STATUS_CONFLICT, "node %s is %s", slot->node->name,
                   slot_state_name(slot->state));
         control_refuse(client, &err);
         return;
