@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/statvfs.h>
@@ -330,6 +331,19 @@ static void look_at_logins(struct looking *looking, const char *node, const json
     }
 }
 
+/* The copy is whole, and it shows itself late: what reads there, and what promotes it, waits. */
+static void look_at_delay(struct looking *looking, const char *node, const json_t *settings)
+{
+    int64_t delay_ms = strtoll(json_text(settings, "recovery_min_apply_delay", "0"), NULL, 10);
+
+    if (delay_ms > 0)
+        warn(looking, "apply-delay", node,
+             arena_printf(looking->arena,
+                          "recovery_min_apply_delay = %" PRId64
+                          " ms: its rows are old, and its promotion waits for them",
+                          delay_ms));
+}
+
 static void look_at_answer(struct looking *looking, const struct ha_member *member,
                            const json_t *answer)
 {
@@ -344,6 +358,8 @@ static void look_at_answer(struct looking *looking, const struct ha_member *memb
                  "data checksums are off: damaged pages are not noticed");
     if (member->primary)
         look_at_durability(looking, node, answer);
+    else
+        look_at_delay(looking, node, settings);
     look_at_volumes(looking, node, answer);
     look_at_logins(looking, node, answer);
 }

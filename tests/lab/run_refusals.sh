@@ -46,12 +46,20 @@ refused 4 'user ordeal_load does not get in' -t "$work/topology.yaml" baseline
 sql n1 "ALTER ROLE ordeal_load SET synchronous_commit = local"
 refused 4 'role ordeal_load sets synchronous_commit = local, weaker than the promise quorum' "${ordinary[@]}"
 sql n1 "ALTER ROLE ordeal_load RESET synchronous_commit"
+sql n3 "ALTER SYSTEM SET recovery_min_apply_delay = '250ms'"
+sql n3 "SELECT pg_reload_conf()" >/dev/null
 sql n1 "ALTER SYSTEM SET synchronous_standby_names = '*'"
 sql n1 "SELECT pg_reload_conf()" >/dev/null
 until_ok 5 sh -c "'$ordeal' lab exec --name $lab n1 -- psql -XAtq -U ordeal_admin -d postgres -c 'SHOW synchronous_standby_names' | grep -qF '*'"
 refused 4 'has a wildcard' "${ordinary[@]}"
+says 'n3: recovery_min_apply_delay = 250 ms'
+sql n3 "ALTER SYSTEM RESET recovery_min_apply_delay"
+sql n3 "SELECT pg_reload_conf()" >/dev/null
 sql n1 "ALTER SYSTEM RESET synchronous_standby_names"
 sql n1 "SELECT pg_reload_conf()" >/dev/null
+sql n2 "SELECT pg_wal_replay_pause()"
+refused 4 'n2: its replay is paused' "${ordinary[@]}"
+sql n2 "SELECT pg_wal_replay_resume()"
 on n3 sh -c 'kill -INT "$(head -n 1 /var/lib/postgresql/15/main/postmaster.pid)"'
 until_ok 10 sh -c "! '$ordeal' lab exec --name $lab n3 -- test -e /var/lib/postgresql/15/main/postmaster.pid"
 refused 4 'n3: PostgreSQL is down' "${ordinary[@]}"

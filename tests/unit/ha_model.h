@@ -21,6 +21,7 @@ struct model_node {
     bool running; /* the postmaster exists */
     bool accepting, frozen, standby, erased;
     bool receiving; /* standby: its walreceiver is on */
+    bool paused;    /* its replay */
     bool cut;       /* network: nothing from or to other nodes, the agent excepted */
     bool bare;      /* the receive position was lost by a restart */
     int orphans;    /* children that outlived the postmaster */
@@ -144,6 +145,7 @@ static inline json_t *model_state(const struct model_node *node)
     if (node->standby && node->accepting) {
         json_object_set_new(state, "receive_lsn", model_lsn(node->bare ? 0x4000000 : node->lsn));
         json_object_set_new(state, "replay_lsn", model_lsn(node->lsn));
+        json_object_set_new(state, "replay_paused", json_boolean(node->paused));
     }
     if (node->source != NULL)
         for (size_t i = 0; i < 3; i++)

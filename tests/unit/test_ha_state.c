@@ -94,6 +94,9 @@ START_TEST(each_illness_is_named)
     model[1].cut = true;
     assert_ill("n2: is not among the standbys that stream from n1");
     model_healthy();
+    model[1].paused = true;
+    assert_ill("n2: its replay is paused");
+    model_healthy();
     model[0].timeline = 2;
     assert_ill("n2: is on timeline 1, the primary n1 on 2; n3: is on timeline 1");
     model_healthy();

@@ -258,6 +258,8 @@ static void look_at_standby(const struct ha_member *member, const struct ha_memb
              primary->node->name, primary->timeline);
     else if (!connected_to(primary, name))
         miss(missing, name, "is not among the standbys that stream from %s", primary->node->name);
+    else if (json_flag(member->state, "replay_paused", false))
+        miss(missing, name, "its replay is paused (pg_wal_replay_resume() ends that)");
 }
 
 static void look_at_sync_set(const struct ha_state *state, const struct ha_member *primary,
