@@ -217,7 +217,7 @@ END_TEST
  * until the pipe is written to. PostgreSQL looks at the file once a minute.
  */
 struct obstacle {
-    char path[256], aside[256];
+    char path[256], aside[272];
     int fd;
 };
 
