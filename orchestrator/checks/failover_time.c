@@ -13,7 +13,7 @@
 #include "lib/units.h"
 #include "orchestrator/checks/blind.h"
 #include "orchestrator/checks/evidence.h"
-#include "orchestrator/checks/outage.h"
+#include "orchestrator/checks/incidents.h"
 
 struct failover {
     const struct record *record;
@@ -21,16 +21,13 @@ struct failover {
     struct check_result *result;
     int64_t max_ns, continue_max_ns, blind_ns;
     struct evidence_faults faults;
-    const struct evidence_fault *fault; /* the one that times count from, NULL: none */
     struct evidence_history history;
-    struct outage outage;
-    uint32_t old_timeline, timeline; /* before the fault; of the surviving writer */
-    bool happened;                   /* the timeline changed */
-    bool below_resolution;
-    int64_t time_ns; /* of the failover, -1 without one */
-    const char *expect_failover, *expect_writes;
+    struct incidents incidents;
+    const struct incident *longest;      /* the headline; NULL: nothing was acknowledged */
+    const struct incident *failover;     /* the slowest one, NULL without one */
+    bool below_resolution;               /* the longest gap is none */
+    bool stall;                          /* some step expects writes to stall */
     int64_t hold_from_ns, hold_until_ns; /* in which writes are expected to stall */
-    int64_t judged_ns;                   /* what is held against the bound */
     struct reasons wrong, doubtful;
 };
 
@@ -54,18 +51,9 @@ static bool expects(const char *expectation, const char *value)
     return expectation != NULL && strcmp(expectation, value) == 0;
 }
 
-static void read_expectations(struct failover *f)
+static bool expects_stall(const struct failover *f, const struct evidence_fault *fault)
 {
-    for (size_t i = 0; i < f->faults.count; i++) {
-        const char *step = f->faults.items[i].step;
-        const char *failover = evidence_expectation(f->record, step, "failover");
-        const char *writes = evidence_expectation(f->record, step, "writes");
-        if (failover != NULL && strcmp(failover, "any") != 0 &&
-            (f->expect_failover == NULL || strcmp(failover, "yes") == 0))
-            f->expect_failover = failover;
-        if (expects(writes, "stall") || (expects(writes, "continue") && f->expect_writes == NULL))
-            f->expect_writes = writes;
-    }
+    return expects(evidence_expectation(f->record, fault->step, "writes"), "stall");
 }
 
 /* INT64_MAX when it did not begin. */
@@ -90,8 +78,10 @@ static void find_hold(struct failover *f)
     f->hold_until_ns = recovery_begin_ns(f);
     for (size_t i = 0; i < f->faults.count; i++) {
         const struct evidence_fault *fault = &f->faults.items[i];
-        const char *writes = evidence_expectation(f->record, fault->step, "writes");
-        if (!fault->placed || !expects(writes, "stall"))
+        if (!expects_stall(f, fault))
+            continue;
+        f->stall = true;
+        if (!fault->placed)
             continue;
         if (fault->f1_ns + fault->error_ns > f->hold_from_ns)
             f->hold_from_ns = fault->f1_ns + fault->error_ns;
@@ -100,63 +90,66 @@ static void find_hold(struct failover *f)
     }
 }
 
-/*
- * The fault that times count from: of a step that expects a failover if there is one, else the
- * last one that began before writes stopped (or shortly after: its interval is not a point).
- */
-static const struct evidence_fault *choose_fault(const struct failover *f)
-{
-    const struct evidence_fault *chosen = NULL;
-
-    for (size_t i = 0; i < f->faults.count; i++) {
-        const struct evidence_fault *fault = &f->faults.items[i];
-        if (!fault->placed)
-            continue;
-        if (expects(evidence_expectation(f->record, fault->step, "failover"), "yes"))
-            return fault;
-        if (fault->f0_ns <= f->outage.begin_ns + NS_PER_SECOND &&
-            (chosen == NULL || fault->f0_ns > chosen->f0_ns))
-            chosen = fault;
-    }
-    return chosen == NULL ? evidence_first_fault(&f->faults) : chosen;
-}
-
 /* --- measuring -------------------------------------------------------------------------------- */
 
-static void measure_baseline(struct failover *f)
+static int64_t length_of(const struct incident *incident)
 {
-    outage_find(&f->outage, INT64_MIN, 0);
-    f->timeline = f->outage.count == 0 ? 0 : f->outage.acks[f->outage.count - 1].timeline;
-    f->old_timeline = f->outage.count == 0 ? 0 : f->outage.acks[0].timeline;
+    return incident->gap.end_ns - incident->gap.begin_ns;
+}
+
+static int64_t error_of(const struct incident *incident)
+{
+    int64_t clock_ns = incident->fault == NULL ? 0 : incident->fault->error_ns;
+
+    return incident->gap.resolution_ns + clock_ns;
+}
+
+/* Were writes expected to stall in it? */
+static bool is_stall(const struct failover *f, const struct incident *incident)
+{
+    return f->stall && f->hold_until_ns != INT64_MAX && f->hold_from_ns != 0 &&
+           incident->gap.begin_ns < f->hold_until_ns && incident->gap.end_ns > f->hold_from_ns;
+}
+
+/* What is held against the bound; of a stall what lies before and behind the hold. */
+static int64_t judged_ns(const struct failover *f, const struct incident *incident)
+{
+    int64_t length_ns = length_of(incident);
+
+    if (is_stall(f, incident)) {
+        int64_t before_ns = f->hold_from_ns - incident->gap.begin_ns;
+        int64_t behind_ns = incident->gap.end_ns - f->hold_until_ns;
+        return behind_ns > before_ns ? behind_ns : before_ns;
+    }
+    return incident->time_ns > length_ns ? incident->time_ns : length_ns;
 }
 
 static void measure(struct failover *f)
 {
-    const struct evidence_fault *first = evidence_first_fault(&f->faults);
+    struct incidents *incidents = &f->incidents;
+    int64_t floor_ns = f->blind_ns < f->continue_max_ns ? f->blind_ns : f->continue_max_ns;
 
-    f->time_ns = -1;
-    if (first == NULL) {
-        measure_baseline(f);
-    } else {
-        f->old_timeline = outage_timeline_at(&f->outage, first->f0_ns);
-        f->timeline =
-            f->history.known ? f->history.timeline : outage_timeline_at(&f->outage, INT64_MAX);
-        outage_find(&f->outage, first->f0_ns, f->timeline);
-        f->fault = choose_fault(f);
+    if (f->max_ns != 0 && f->max_ns < floor_ns)
+        floor_ns = f->max_ns;
+    incidents_find(incidents, f->record, &f->faults, &f->history, floor_ns, f->arena);
+    f->longest = incidents->longest;
+    if (f->longest == NULL)
+        return;
+    f->below_resolution =
+        !f->longest->gap.open && length_of(f->longest) <= 3 * incidents->outage.spacing_ns;
+    for (size_t i = 0; i < incidents->count; i++) {
+        const struct incident *item = &incidents->items[i];
+        if (item->failover && (f->failover == NULL || item->time_ns > f->failover->time_ns))
+            f->failover = item;
     }
-    f->happened = f->old_timeline != 0 && f->timeline > f->old_timeline;
-    if (f->fault != NULL && f->happened) {
-        const struct ack *ack = outage_first(&f->outage, f->timeline, f->fault->f0_ns);
-        f->time_ns = ack == NULL ? -1 : ack->done_ns - f->fault->f0_ns;
-    }
-    int64_t gap_ns = f->outage.end_ns - f->outage.begin_ns;
-    f->below_resolution = !f->outage.open && gap_ns <= 3 * f->outage.spacing_ns;
-    f->judged_ns = f->time_ns > gap_ns ? f->time_ns : gap_ns;
-    if (expects(f->expect_writes, "stall") && f->hold_until_ns != INT64_MAX)
-        f->judged_ns = f->outage.end_ns - f->hold_until_ns;
 }
 
-static json_t *phases_json(const struct failover *f)
+static bool timed(const struct failover *f)
+{
+    return f->failover != NULL && f->failover->time_ns >= 0;
+}
+
+static json_t *phases_json(const struct failover *f, const struct incident *failover)
 {
     static const struct {
         const char *event, *phase;
@@ -166,31 +159,32 @@ static json_t *phases_json(const struct failover *f)
                  {"ha.promote", "promote"},
                  {"ha.route", "route"}};
     json_t *phases = json_object();
-    int64_t last_ns = f->fault->f0_ns;
+    int64_t last_ns = failover->fault->f0_ns;
+    int64_t back_ns = last_ns + failover->time_ns;
 
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
         size_t index = 0;
         int64_t at_ns;
         for (const json_t *event;
              (event = record_next(f->record, steps[i].event, &index)) != NULL;) {
-            if (!evidence_instant(f->record, event, &at_ns) || at_ns < last_ns)
+            if (!evidence_instant(f->record, event, &at_ns) || at_ns < last_ns ||
+                at_ns > back_ns + NS_PER_SECOND)
                 continue;
             json_object_set_new(phases, steps[i].phase, evidence_json_ms(at_ns - last_ns));
             last_ns = at_ns;
             break;
         }
     }
-    int64_t back_ns = f->fault->f0_ns + f->time_ns;
     if (json_object_size(phases) > 0)
         json_object_set_new(phases, "reconnect",
                             evidence_json_ms(back_ns > last_ns ? back_ns - last_ns : 0));
     return phases;
 }
 
-static json_t *clients_json(const struct failover *f)
+static json_t *clients_json(const struct failover *f, const struct incident *incident)
 {
-    struct outage_clients clients =
-        outage_clients(&f->outage, f->happened ? f->timeline : 0, f->fault->f0_ns);
+    struct outage_clients clients = outage_clients(
+        &f->incidents.outage, incident->failover ? incident->gap.to : 0, incident->fault->f0_ns);
 
     return json_pack("{s:o, s:o, s:o, s:I, s:I}", "p50_ms", evidence_json_ms(clients.p50_ns),
                      "p95_ms", evidence_json_ms(clients.p95_ns), "max_ms",
@@ -198,59 +192,137 @@ static json_t *clients_json(const struct failover *f)
                      "never_back", (json_int_t) clients.never_back);
 }
 
-static void describe(struct failover *f)
+/* Each interruption by itself: its fault, its outage, its failover. */
+static json_t *incident_json(const struct failover *f, const struct incident *incident)
+{
+    json_t *item = json_pack("{s:o, s:b, s:o, s:o}", "outage_ms",
+                             evidence_json_ms(length_of(incident)), "open", incident->gap.open,
+                             "resolution_ms", evidence_json_ms(incident->gap.resolution_ns),
+                             "judged_ms", evidence_json_ms(judged_ns(f, incident)));
+
+    if (incident->fault != NULL) {
+        json_object_set_new(item, "uid", json_string(incident->fault->uid));
+        json_object_set_new(item, "step", json_string(incident->fault->step));
+        json_object_set_new(item, "clock_error_ms", evidence_json_ms(incident->fault->error_ns));
+    }
+    if (incident->failover) {
+        json_object_set_new(item, "old_timeline", json_integer(incident->gap.from));
+        json_object_set_new(item, "timeline", json_integer(incident->gap.to));
+    }
+    if (incident->time_ns >= 0)
+        json_object_set_new(item, "time_ms", evidence_json_ms(incident->time_ns));
+    return item;
+}
+
+static json_t *incidents_json(const struct failover *f)
+{
+    enum { SHOWN = 100 };
+    json_t *list = json_array();
+
+    for (size_t i = 0; i < f->incidents.count && i < SHOWN; i++)
+        json_array_append_new(list, incident_json(f, &f->incidents.items[i]));
+    return list;
+}
+
+static void describe_outage(struct failover *f)
 {
     struct check_result *result = f->result;
-    const struct outage *outage = &f->outage;
+    const struct outage *outage = &f->incidents.outage;
+    const struct gap *gap = &f->longest->gap;
 
-    if (!outage->found)
-        return;
-    result->value = evidence_json_ms(outage->end_ns - outage->begin_ns);
-    result->resolution = evidence_json_ms(outage->resolution_ns);
+    result->value = evidence_json_ms(length_of(f->longest));
+    result->resolution = evidence_json_ms(gap->resolution_ns);
     evidence_detail(result, "outage_ms", json_incref(result->value));
     evidence_detail(result, "outage_union_ms", evidence_json_ms(outage->union_ns));
-    evidence_detail(result, "outage_open", json_boolean(outage->open));
+    evidence_detail(result, "outage_open", json_boolean(gap->open));
     evidence_detail(result, "below_resolution", json_boolean(f->below_resolution));
     evidence_detail(result, "resolution_ms", json_incref(result->resolution));
     evidence_detail(result, "probe_spacing_ms",
                     json_pack("{s:o, s:o, s:o}", "median", evidence_json_ms(outage->spacing_ns),
-                              "edges", evidence_json_ms(outage->edge_ns), "longest",
-                              evidence_json_ms(outage->longest_ns)));
+                              "edges", evidence_json_ms(gap->edge_ns), "longest",
+                              evidence_json_ms(gap->longest_ns)));
     evidence_detail(result, "missed_starts", json_integer((json_int_t) outage->missed));
-    evidence_detail(result, "happened", json_boolean(f->happened));
-    if (f->fault == NULL)
+    evidence_detail(result, "happened", json_boolean(f->failover != NULL));
+    evidence_detail(result, "incidents", incidents_json(f));
+}
+
+static void describe(struct failover *f)
+{
+    struct check_result *result = f->result;
+
+    if (f->longest == NULL)
         return;
-    evidence_detail(result, "clock_error_ms", evidence_json_ms(f->fault->error_ns));
+    describe_outage(f);
+    const struct incident *incident = timed(f) ? f->failover : f->longest;
+    if (incident->fault == NULL)
+        return;
+    evidence_detail(result, "clock_error_ms", evidence_json_ms(incident->fault->error_ns));
     evidence_detail(result, "fault_interval_ms",
-                    evidence_json_ms(f->fault->f1_ns - f->fault->f0_ns));
-    evidence_detail(result, "clients", clients_json(f));
-    if (f->time_ns >= 0) {
-        evidence_detail(result, "time_ms", evidence_json_ms(f->time_ns));
-        evidence_detail(result, "phases", phases_json(f));
+                    evidence_json_ms(incident->fault->f1_ns - incident->fault->f0_ns));
+    evidence_detail(result, "clients", clients_json(f, incident));
+    if (timed(f)) {
+        evidence_detail(result, "time_ms", evidence_json_ms(f->failover->time_ns));
+        evidence_detail(result, "time_error_ms", evidence_json_ms(error_of(f->failover)));
+        evidence_detail(result, "phases", phases_json(f, f->failover));
     }
 }
 
 /* --- judging ---------------------------------------------------------------------------------- */
 
-static void judge_expected_failover(struct failover *f)
+static void judge_missing_failovers(struct failover *f)
 {
-    if (f->old_timeline == 0 && f->fault != NULL)
-        reasons_add(&f->doubtful, "nothing was acknowledged before the fault");
-    else if (expects(f->expect_failover, "yes") && !f->happened)
-        reasons_add(&f->wrong, "the expected failover did not happen (timeline still %u)",
-                    f->timeline);
-    else if (expects(f->expect_failover, "no") && f->happened)
-        reasons_add(&f->wrong, "a failover happened that should not (timeline %u to %u)",
-                    f->old_timeline, f->timeline);
+    for (size_t i = 0; i < f->faults.count; i++) {
+        const struct evidence_fault *fault = &f->faults.items[i];
+        if (!fault->placed || incidents_followed(&f->incidents, fault) ||
+            !expects(evidence_expectation(f->record, fault->step, "failover"), "yes"))
+            continue;
+        reasons_add(&f->wrong, "the expected failover did not happen after %s (timeline still %u)",
+                    fault->step, outage_timeline_at(&f->incidents.outage, INT64_MAX));
+    }
 }
 
-static void judge_continue(struct failover *f)
+static void judge_unwanted_failover(struct failover *f, const struct incident *incident)
 {
-    int64_t gap_ns = f->outage.end_ns - f->outage.begin_ns;
+    const char *expectation =
+        incident->fault == NULL
+            ? NULL
+            : evidence_expectation(f->record, incident->fault->step, "failover");
 
-    if (gap_ns > f->continue_max_ns)
+    if (expects(expectation, "no"))
+        reasons_add(&f->wrong, "a failover happened that should not (timeline %u to %u)",
+                    incident->gap.from, incident->gap.to);
+    else if (expects(expectation, "yes") && incident->again)
+        reasons_add(&f->wrong, "a failover happened that no fault explains (timeline %u to %u)",
+                    incident->gap.from, incident->gap.to);
+    else if (!incident->gap.ended)
+        reasons_add(&f->doubtful, "no write was acknowledged on timeline %u", incident->gap.to);
+}
+
+static void judge_expected_failover(struct failover *f)
+{
+    if (f->incidents.branches_unknown)
+        reasons_add(&f->doubtful, "which timelines lead to the final primary was not recorded");
+    if (f->incidents.old_timeline == 0 && f->faults.count > 0) {
+        reasons_add(&f->doubtful, "nothing was acknowledged before the fault");
+        return;
+    }
+    judge_missing_failovers(f);
+    for (size_t i = 0; i < f->incidents.count; i++)
+        if (f->incidents.items[i].failover)
+            judge_unwanted_failover(f, &f->incidents.items[i]);
+}
+
+static bool breaks_continue(const struct failover *f, const struct incident *incident)
+{
+    return incident->fault != NULL && length_of(incident) > f->continue_max_ns &&
+           expects(evidence_expectation(f->record, incident->fault->step, "writes"), "continue");
+}
+
+static void judge_continue(struct failover *f, const struct incident *incident)
+{
+    if (breaks_continue(f, incident))
         reasons_add(&f->wrong, "writes should go on and stood still for %.0f ms",
-                    evidence_ms(gap_ns));
+                    evidence_ms(length_of(incident)));
 }
 
 static void judge_stall(struct failover *f)
@@ -263,8 +335,8 @@ static void judge_stall(struct failover *f)
         reasons_add(&f->doubtful, "the time in which writes should stall was not recorded");
         return;
     }
-    for (size_t i = 0; i < f->outage.count; i++) {
-        const struct ack *ack = &f->outage.acks[i];
+    for (size_t i = 0; i < f->incidents.outage.count; i++) {
+        const struct ack *ack = &f->incidents.outage.acks[i];
         if (ack->sent_ns > f->hold_from_ns + GRACE_MS * NS_PER_MS &&
             ack->done_ns < f->hold_until_ns)
             acknowledged++;
@@ -280,68 +352,79 @@ static void judge_stall(struct failover *f)
         reasons_add(&f->wrong, "writes did not go on after the stall");
 }
 
-static int64_t error_of(const struct failover *f)
+static void judge_bound(struct failover *f, const struct incident *incident)
 {
-    int64_t clock_ns = f->fault == NULL ? 0 : f->fault->error_ns;
+    int64_t value_ns = judged_ns(f, incident);
+    int64_t error_ns = error_of(incident);
+    bool over = f->max_ns != 0 && value_ns - error_ns > f->max_ns;
 
-    return f->outage.resolution_ns + clock_ns;
-}
-
-static void judge_bound(struct failover *f)
-{
-    int64_t error_ns = error_of(f);
-
-    if (f->max_ns == 0 && f->outage.open)
-        reasons_add(&f->doubtful, "writes did not come back in the %.3f s that the load went on",
-                    evidence_ms(f->outage.end_ns - f->outage.begin_ns) / 1000);
-    if (f->max_ns == 0)
-        return;
-    if (f->judged_ns - error_ns > f->max_ns)
+    if (over)
         reasons_add(&f->wrong, "%.3f s \u00b1 %.3f s is over the bound",
-                    evidence_ms(f->judged_ns) / 1000, evidence_ms(error_ns) / 1000);
-    else if (f->outage.open)
+                    evidence_ms(value_ns) / 1000, evidence_ms(error_ns) / 1000);
+    else if (incident->gap.open)
         reasons_add(&f->doubtful, "writes did not come back in the %.3f s that the load went on",
-                    evidence_ms(f->outage.end_ns - f->outage.begin_ns) / 1000);
-    else if (f->judged_ns + error_ns > f->max_ns)
+                    evidence_ms(length_of(incident)) / 1000);
+    else if (f->max_ns != 0 && value_ns + error_ns > f->max_ns)
         reasons_add(&f->doubtful, "the error (%.3f s) reaches across the bound",
                     evidence_ms(error_ns) / 1000);
 }
 
 /* Was anybody looking when it mattered? */
-static void judge_sight(struct failover *f)
+static void judge_sight(struct failover *f, const struct gap *gap)
 {
     const unsigned roles =
         1U << LEDGER_WORKLOAD | 1U << LEDGER_ENDPOINT_OLD | 1U << LEDGER_ENDPOINT_NEW;
-    const struct outage *outage = &f->outage;
-    struct blind blind =
-        blind_find(f->record, roles, outage->begin_ns, outage->end_ns, f->blind_ns);
-    int64_t tenth_ns = (outage->end_ns - outage->begin_ns) / 10;
+    struct blind blind = blind_find(f->record, roles, gap->begin_ns, gap->end_ns, f->blind_ns);
+    int64_t tenth_ns = (gap->end_ns - gap->begin_ns) / 10;
 
     if (blind.count > 0)
         reasons_add(&f->doubtful, "the load stood still for %.0f ms across the outage (%s)",
                     evidence_ms(blind.longest_ns), blind.path);
-    if (outage->edge_ns > f->blind_ns && outage->edge_ns > tenth_ns && !outage->open)
+    if (gap->edge_ns > f->blind_ns && gap->edge_ns > tenth_ns && !gap->open)
         reasons_add(&f->doubtful,
                     "no probe began for %.0f ms at the edge of the outage (%" PRIu64 " starts were "
                     "missed)",
-                    evidence_ms(outage->edge_ns), outage->missed);
+                    evidence_ms(gap->edge_ns), f->incidents.outage.missed);
+}
+
+/* A short gap beside the outage decides nothing, seen or not. */
+static bool decides(const struct failover *f, const struct incident *incident)
+{
+    return incident == f->longest || incident->failover || breaks_continue(f, incident) ||
+           (f->max_ns != 0 && judged_ns(f, incident) + error_of(incident) > f->max_ns);
+}
+
+static void judge_evidence(struct failover *f)
+{
+    for (size_t i = 0; i < f->incidents.count; i++)
+        if (decides(f, &f->incidents.items[i]))
+            judge_sight(f, &f->incidents.items[i].gap);
     for (size_t i = 0; i < f->record->ledger_count; i++)
         if (f->record->ledgers[i].problem != NULL)
             reasons_add(&f->doubtful, "%s cannot be read", f->record->ledgers[i].path);
+    if (f->incidents.outage.unplaced > 0)
+        reasons_add(&f->doubtful,
+                    "%" PRIu64 " acknowledgements on an older timeline have no position",
+                    f->incidents.outage.unplaced);
 }
 
+/* The load must go on after every fault, or nobody saw what that one did. */
 static bool workload_stopped(const struct failover *f)
 {
-    return f->fault != NULL && f->outage.work_until_ns < f->fault->f0_ns;
+    for (size_t i = 0; i < f->faults.count; i++)
+        if (f->faults.items[i].placed &&
+            f->incidents.outage.work_until_ns < f->faults.items[i].f0_ns)
+            return true;
+    return false;
 }
 
 static void judge_all(struct failover *f)
 {
-    if (!f->outage.found) {
+    if (f->longest == NULL) {
         reasons_add(&f->doubtful, "no write through the endpoint was acknowledged");
         return;
     }
-    if (f->faults.count > 0 && f->fault == NULL) {
+    if (f->faults.count > 0 && evidence_first_fault(&f->faults) == NULL) {
         reasons_add(&f->doubtful, "no fault could be placed on the client's clock");
         return;
     }
@@ -350,41 +433,54 @@ static void judge_all(struct failover *f)
         reasons_add(&f->doubtful, "no work was scheduled after the fault");
         return;
     }
-    judge_sight(f);
+    judge_evidence(f);
     if (f->doubtful.count > 0) /* what was not seen cannot be held against the cluster */
         return;
-    if (expects(f->expect_writes, "continue"))
-        judge_continue(f);
-    else if (expects(f->expect_writes, "stall"))
+    if (f->stall)
         judge_stall(f);
-    judge_bound(f);
+    for (size_t i = 0; i < f->incidents.count; i++) {
+        judge_continue(f, &f->incidents.items[i]);
+        judge_bound(f, &f->incidents.items[i]);
+    }
 }
 
 /* --- the sentence ----------------------------------------------------------------------------- */
 
+static const char *failover_text(const struct failover *f)
+{
+    const struct incident *failover = f->failover;
+    size_t count = 0;
+
+    for (size_t i = 0; i < f->incidents.count; i++)
+        count += f->incidents.items[i].time_ns >= 0;
+    if (!timed(f))
+        return "";
+    return arena_printf(f->arena, ", %sfailover %.3f s \u00b1 %.3f s (timeline %u to %u)",
+                        count > 1 ? arena_printf(f->arena, "slowest of %zu ", count) : "",
+                        evidence_ms(failover->time_ns) / 1000,
+                        evidence_ms(error_of(failover)) / 1000, failover->gap.from,
+                        failover->gap.to);
+}
+
 static const char *sentence(const struct failover *f)
 {
-    const struct outage *outage = &f->outage;
-    double gap_ms = evidence_ms(outage->end_ns - outage->begin_ns);
     char bound[32];
     const char *text;
 
-    if (!outage->found)
+    if (f->longest == NULL)
         return "nothing to measure";
+    double gap_ms = evidence_ms(length_of(f->longest));
     if (f->below_resolution)
         text =
             arena_printf(f->arena,
                          "no outage: the longest gap, %.1f ms, is below the resolution (3 x %.1f "
                          "ms)",
-                         gap_ms, evidence_ms(outage->spacing_ns));
+                         gap_ms, evidence_ms(f->incidents.outage.spacing_ns));
     else
         text = arena_printf(f->arena, "write outage %s%.3f s \u00b1 %.3f s",
-                            outage->open ? "at least " : "", gap_ms / 1000,
-                            evidence_ms(outage->resolution_ns) / 1000);
-    if (f->time_ns >= 0)
-        text = arena_printf(f->arena, "%s, failover %.3f s \u00b1 %.3f s (timeline %u to %u)", text,
-                            evidence_ms(f->time_ns) / 1000, evidence_ms(error_of(f)) / 1000,
-                            f->old_timeline, f->timeline);
+                            f->longest->gap.open ? "at least " : "", gap_ms / 1000,
+                            evidence_ms(f->longest->gap.resolution_ns) / 1000);
+    text = arena_printf(f->arena, "%s%s", text, failover_text(f));
     if (f->max_ns > 0)
         text = arena_printf(f->arena, "%s, bound %s", text,
                             units_duration_text(f->max_ns / NS_PER_MS, bound, sizeof bound));
@@ -418,9 +514,7 @@ static enum status judge(const struct record *record, const json_t *params, stru
     f->blind_ns = json_number(params, "blind-after", 300) * NS_PER_MS;
     f->faults = evidence_faults(record, arena);
     f->history = evidence_history(record, arena);
-    read_expectations(f);
     find_hold(f);
-    outage_read(&f->outage, record, arena);
     measure(f);
     ret_result->unit = "ms";
     ret_result->evidence = "ledger/";

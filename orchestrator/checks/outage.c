@@ -8,11 +8,16 @@
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
+struct attempt {
+    int64_t begun_ns; /* of the transaction under way */
+    size_t ack;       /* index + 1 of the client's last acknowledgement */
+};
+
 struct reading {
     struct outage *outage;
     size_t room;
     struct series workload_starts, latencies;
-    int64_t *begun; /* of the transaction under way, by slot */
+    struct attempt *attempts; /* by slot */
     size_t slots;
 };
 
@@ -27,16 +32,31 @@ static void add_ack(struct reading *reading, const struct walk *walk)
             arena_grow(outage->arena, outage->acks, reading->room, room, sizeof *outage->acks);
         reading->room = room;
     }
+    int64_t begun_ns = reading->attempts[walk->slot].begun_ns;
     outage->acks[outage->count++] = (struct ack){
         .done_ns = at->done_ns,
         .sent_ns = at->sent_ns,
-        .begun_ns = reading->begun[walk->slot] != 0 ? reading->begun[walk->slot] : at->sent_ns,
+        .begun_ns = begun_ns != 0 ? begun_ns : at->sent_ns,
         .scheduled_ns = at->scheduled_ns,
+        .lsn = at->lsn,
         .client = at->client,
         .timeline = at->timeline != 0 ? at->timeline : walk->client->timeline,
         .workload = walk->client->role == LEDGER_WORKLOAD,
     };
+    reading->attempts[walk->slot].ack = outage->count;
     series_add(&reading->latencies, at->done_ns - outage->acks[outage->count - 1].begun_ns);
+}
+
+/* The next position that the same client saw on the same timeline closes the last commit's. */
+static void close_position(struct reading *reading, const struct walk *walk)
+{
+    size_t last = reading->attempts[walk->slot].ack;
+
+    if (last == 0 || walk->at->lsn == 0)
+        return;
+    struct ack *ack = &reading->outage->acks[last - 1];
+    if (ack->next_lsn == 0 && ack->timeline == walk->at->timeline)
+        ack->next_lsn = walk->at->lsn;
 }
 
 /*
@@ -67,12 +87,14 @@ static void note_begin(struct reading *reading, const struct walk *walk)
 {
     if (walk->slot >= reading->slots) {
         size_t slots = walk->slot * 2 + 64;
-        reading->begun = arena_grow(reading->outage->arena, reading->begun, reading->slots, slots,
-                                    sizeof *reading->begun);
+        reading->attempts = arena_grow(reading->outage->arena, reading->attempts, reading->slots,
+                                       slots, sizeof *reading->attempts);
         reading->slots = slots;
     }
     if (walk->at->kind == LEDGER_INTENT)
-        reading->begun[walk->slot] = walk->at->sent_ns;
+        reading->attempts[walk->slot].begun_ns = walk->at->sent_ns;
+    else
+        close_position(reading, walk);
 }
 
 static void read_record(struct reading *reading, const struct walk *walk)
@@ -133,25 +155,125 @@ void outage_read(struct outage *outage, const struct record *record, struct aren
     outage->latency_ns = series_quantile(&reading.latencies, 50);
 }
 
-/* --- the gap ---------------------------------------------------------------------------------- */
+/* --- the final history ------------------------------------------------------------------------ */
+
+/*
+ * On an older timeline a commit belongs to the history when its record lies before the end; where
+ * that is open (the client saw no later position) it counts as abandoned.
+ */
+static bool belongs(const struct ack *ack, const struct evidence_history *history)
+{
+    uint64_t end;
+
+    if (!history->known || ack->timeline == history->timeline)
+        return true;
+    return evidence_timeline_end(history, ack->timeline, &end) && ack->lsn != 0 &&
+           ack->next_lsn != 0 && ack->next_lsn <= end;
+}
+
+static void place_acks(struct outage *outage, const struct evidence_history *history,
+                       int64_t from_ns)
+{
+    outage->unplaced = 0;
+    for (size_t i = 0; i < outage->count; i++) {
+        struct ack *ack = &outage->acks[i];
+        ack->serves = belongs(ack, history);
+        if (!ack->serves && ack->lsn == 0 && ack->done_ns > from_ns)
+            outage->unplaced++;
+    }
+}
+
+/* --- the gaps --------------------------------------------------------------------------------- */
+
+static void add_gap(struct outage *outage, struct gap gap)
+{
+    int64_t length_ns = gap.end_ns - gap.begin_ns;
+    bool counts = length_ns > 3 * outage->spacing_ns;
+
+    if (length_ns > outage->longest.end_ns - outage->longest.begin_ns ||
+        outage->longest.begin_ns == 0)
+        outage->longest = gap;
+    if (counts)
+        outage->union_ns += length_ns;
+    if (!counts && gap.to <= gap.from)
+        return;
+    if (outage->gap_count == outage->gap_room) {
+        size_t room = outage->gap_room == 0 ? 64 : outage->gap_room * 2;
+        outage->gaps =
+            arena_grow(outage->arena, outage->gaps, outage->gap_room, room, sizeof *outage->gaps);
+        outage->gap_room = room;
+    }
+    outage->gaps[outage->gap_count++] = gap;
+}
+
+/* Is this an answer to work that was scheduled before a fault that had begun by then? */
+static bool spans_a_fault(const struct ack *ack, const struct evidence_faults *faults)
+{
+    for (size_t i = 0; i < faults->count; i++) {
+        const struct evidence_fault *fault = &faults->items[i];
+        if (fault->placed && ack->scheduled_ns < fault->f0_ns && fault->f0_ns <= ack->done_ns)
+            return true;
+    }
+    return false;
+}
+
+/* What comes after the last one: the load's end, and a failover that nobody was told of. */
+static void add_rest(struct outage *outage, struct gap gap, const struct evidence_history *history)
+{
+    gap.end_ns = outage->work_until_ns > gap.begin_ns ? outage->work_until_ns : gap.begin_ns;
+    gap.begun_ns = gap.end_ns;
+    gap.to = history->known && history->timeline > gap.from ? history->timeline : gap.from;
+    gap.open = gap.end_ns - gap.begin_ns > 3 * outage->spacing_ns;
+    add_gap(outage, gap);
+}
+
+void outage_find(struct outage *outage, const struct evidence_history *history,
+                 const struct evidence_faults *faults, int64_t from_ns)
+{
+    struct gap next = {0};
+
+    outage->found = outage->count > 0;
+    outage->gap_count = 0;
+    outage->union_ns = 0;
+    outage->longest = (struct gap){0};
+    place_acks(outage, history, from_ns);
+    for (size_t i = 0; i < outage->count; i++) {
+        const struct ack *ack = &outage->acks[i];
+        bool serves = ack->serves && !spans_a_fault(ack, faults);
+        if (i > 0 && !serves && ack->done_ns - next.begin_ns > 3 * outage->spacing_ns)
+            continue;
+        next.to = ack->serves && ack->timeline > next.from ? ack->timeline : next.from;
+        next.end_ns = ack->done_ns;
+        next.begun_ns = ack->begun_ns;
+        next.ended = true;
+        if (i > 0 && ack->done_ns > from_ns)
+            add_gap(outage, next);
+        next = (struct gap){.begin_ns = ack->done_ns, .from = next.to};
+    }
+    if (outage->found)
+        add_rest(outage, next, history);
+}
+
+/* --- their error ------------------------------------------------------------------------------ */
 
 /* Was an attempt under way when service came back, so that it could not be seen late? */
-static bool somebody_waited(const struct outage *outage, int64_t longer_than_ns)
+static bool somebody_waited(const struct outage *outage, const struct gap *gap,
+                            int64_t longer_than_ns)
 {
     for (size_t i = 0; i < outage->count; i++)
-        if (outage->acks[i].done_ns >= outage->end_ns &&
-            outage->acks[i].begun_ns <= outage->end_ns - longer_than_ns)
+        if (outage->acks[i].done_ns >= gap->end_ns &&
+            outage->acks[i].begun_ns <= gap->end_ns - longer_than_ns)
             return true;
     return false;
 }
 
-static int64_t longest_spacing(const struct outage *outage)
+static int64_t longest_spacing(const struct outage *outage, const struct gap *gap)
 {
     const struct series *starts = &outage->starts;
     int64_t longest_ns = 0;
 
-    for (size_t i = series_find(starts, outage->begin_ns - NS_PER_SECOND) + 1;
-         i < starts->count && starts->values[i - 1] < outage->end_ns + NS_PER_SECOND; i++)
+    for (size_t i = series_find(starts, gap->begin_ns - NS_PER_SECOND) + 1;
+         i < starts->count && starts->values[i - 1] < gap->end_ns + NS_PER_SECOND; i++)
         if (starts->values[i] - starts->values[i - 1] > longest_ns)
             longest_ns = starts->values[i] - starts->values[i - 1];
     return longest_ns;
@@ -162,99 +284,50 @@ static int64_t longest_spacing(const struct outage *outage)
  * moment at which it was last seen missing and the first acknowledgement: that moment is the end
  * of the last failure before that transaction began, unless somebody waited through it.
  */
-static void measure_resolution(struct outage *outage, int64_t begun_ns)
+void outage_measure(const struct outage *outage, struct gap *gap)
 {
-    int64_t length_ns = outage->end_ns - outage->begin_ns;
+    int64_t length_ns = gap->end_ns - gap->begin_ns;
     int64_t slow_ns = 4 * outage->latency_ns;
-    size_t next = series_find(&outage->starts, outage->begin_ns + 1);
-    size_t failure = series_find(&outage->failures, begun_ns + 1);
+    size_t next = series_find(&outage->starts, gap->begin_ns + 1);
+    size_t failure = series_find(&outage->failures, gap->begun_ns + 1);
 
-    outage->begin_edge_ns = length_ns;
-    if (next < outage->starts.count && outage->starts.values[next] < outage->end_ns)
-        outage->begin_edge_ns = outage->starts.values[next] - outage->begin_ns;
-    outage->end_edge_ns = length_ns;
-    if (failure > 0 && outage->failures.values[failure - 1] > outage->begin_ns)
-        outage->end_edge_ns = begun_ns - outage->failures.values[failure - 1];
-    if (outage->end_edge_ns > slow_ns && somebody_waited(outage, slow_ns))
-        outage->end_edge_ns = slow_ns;
-    if (outage->open)
-        outage->end_edge_ns = 0;
-    outage->edge_ns = outage->begin_edge_ns + outage->end_edge_ns;
-    if (outage->edge_ns > length_ns)
-        outage->edge_ns = length_ns;
-    outage->resolution_ns =
-        outage->edge_ns > outage->spacing_ns ? outage->edge_ns : outage->spacing_ns;
-    outage->longest_ns = longest_spacing(outage);
+    gap->begin_edge_ns = length_ns;
+    if (next < outage->starts.count && outage->starts.values[next] < gap->end_ns)
+        gap->begin_edge_ns = outage->starts.values[next] - gap->begin_ns;
+    gap->end_edge_ns = length_ns;
+    if (failure > 0 && outage->failures.values[failure - 1] > gap->begin_ns)
+        gap->end_edge_ns = gap->begun_ns - outage->failures.values[failure - 1];
+    if (gap->end_edge_ns > slow_ns && somebody_waited(outage, gap, slow_ns))
+        gap->end_edge_ns = slow_ns;
+    if (gap->open)
+        gap->end_edge_ns = 0;
+    gap->edge_ns = gap->begin_edge_ns + gap->end_edge_ns;
+    if (gap->edge_ns > length_ns)
+        gap->edge_ns = length_ns;
+    gap->resolution_ns = gap->edge_ns > outage->spacing_ns ? gap->edge_ns : outage->spacing_ns;
+    gap->longest_ns = longest_spacing(outage, gap);
 }
 
-static size_t first_ack_after(const struct outage *outage, int64_t at_ns)
+static bool is_service(const struct ack *ack, uint32_t timeline, int64_t from_ns)
 {
-    size_t index = 0;
-
-    while (index < outage->count && outage->acks[index].done_ns <= at_ns)
-        index++;
-    return index;
-}
-
-/* Acknowledgements [index - 1] and [index] enclose the gap; index == count: it has no end. */
-static size_t longest_gap(struct outage *outage, size_t from)
-{
-    size_t best = from == 0 ? 1 : from;
-    int64_t best_ns = -1;
-
-    outage->union_ns = 0;
-    for (size_t i = best; i <= outage->count; i++) {
-        int64_t end_ns = i < outage->count ? outage->acks[i].done_ns : outage->work_until_ns;
-        int64_t gap_ns = end_ns - outage->acks[i - 1].done_ns;
-        if (gap_ns > 3 * outage->spacing_ns)
-            outage->union_ns += gap_ns;
-        if (gap_ns > best_ns) {
-            best = i;
-            best_ns = gap_ns;
-        }
-    }
-    return best;
-}
-
-void outage_find(struct outage *outage, int64_t from_ns, uint32_t timeline)
-{
-    int64_t begun_ns;
-
-    outage->found = false;
-    outage->open = false;
-    if (outage->count == 0)
-        return;
-    outage->found = true;
-    size_t index = longest_gap(outage, first_ack_after(outage, from_ns));
-    outage->begin_ns = outage->acks[index - 1].done_ns;
-    while (index < outage->count && (outage->acks[index].scheduled_ns < from_ns ||
-                                     (timeline != 0 && outage->acks[index].timeline != timeline)))
-        index++;
-    if (index < outage->count) {
-        outage->end_ns = outage->acks[index].done_ns;
-        begun_ns = outage->acks[index].begun_ns;
-    } else {
-        outage->open = outage->work_until_ns - outage->begin_ns > 3 * outage->spacing_ns;
-        outage->end_ns =
-            outage->work_until_ns > outage->begin_ns ? outage->work_until_ns : outage->begin_ns;
-        begun_ns = outage->end_ns;
-    }
-    measure_resolution(outage, begun_ns);
+    return ack->serves && ack->timeline >= timeline && ack->scheduled_ns >= from_ns;
 }
 
 const struct ack *outage_first(const struct outage *outage, uint32_t timeline, int64_t from_ns)
 {
     for (size_t i = 0; i < outage->count; i++)
-        if (outage->acks[i].timeline == timeline && outage->acks[i].scheduled_ns >= from_ns)
+        if (is_service(&outage->acks[i], timeline, from_ns))
             return &outage->acks[i];
     return NULL;
 }
 
 uint32_t outage_timeline_at(const struct outage *outage, int64_t at_ns)
 {
-    size_t index = first_ack_after(outage, at_ns);
+    uint32_t timeline = 0;
 
-    return index == 0 ? 0 : outage->acks[index - 1].timeline;
+    for (size_t i = 0; i < outage->count && outage->acks[i].done_ns <= at_ns; i++)
+        timeline = outage->acks[i].timeline;
+    return timeline;
 }
 
 /* --- clients ---------------------------------------------------------------------------------- */
@@ -305,8 +378,7 @@ struct outage_clients outage_clients(const struct outage *outage, uint32_t timel
             one = (struct returning){.client = ack->client};
         }
         one.before = one.before || ack->done_ns <= from_ns;
-        if (one.back_ns == 0 && ack->scheduled_ns >= from_ns &&
-            (timeline == 0 || ack->timeline == timeline))
+        if (one.back_ns == 0 && is_service(ack, timeline, from_ns))
             one.back_ns = ack->done_ns - from_ns;
     }
     settle(&one, &clients, &times);

@@ -11,8 +11,25 @@
 
 struct ack {
     int64_t done_ns, sent_ns, begun_ns, scheduled_ns; /* sent: the COMMIT */
+    uint64_t lsn, next_lsn;                           /* its record lies between them; 0: unknown */
     uint32_t client, timeline;
     bool workload; /* of a workload client, else of an endpoint probe */
+    bool serves;   /* of the final primary's history, so that it can end an outage */
+};
+
+/* Between two acknowledgements. */
+struct gap {
+    int64_t begin_ns, end_ns; /* end: the last scheduled start when nothing ended it */
+    int64_t begun_ns;         /* of the transaction that ended it */
+    uint32_t from, to;        /* timelines; to > from: a failover happened in it */
+    bool ended;               /* by an acknowledgement; else the load's end is its end */
+    bool open;                /* not ended, and longer than a gap between two attempts */
+    /* what follows: outage_measure */
+    int64_t resolution_ns; /* error: both edges, or the median spacing when that is more */
+    int64_t begin_edge_ns; /* until the next attempt after the last acknowledgement */
+    int64_t end_edge_ns;   /* since service was last seen missing before the first one */
+    int64_t edge_ns;       /* both */
+    int64_t longest_ns;    /* longest spacing of starts from 1 s before to 1 s after */
 };
 
 struct outage {
@@ -25,27 +42,29 @@ struct outage {
     int64_t work_until_ns;  /* the last scheduled start */
     uint64_t missed;        /* starts that could not begin in time */
     int64_t spacing_ns;     /* median spacing of the starts */
-    int64_t latency_ns;     /* median, of acknowledged transactions */
+    int64_t latency_ns;     /* median time of an acknowledged transaction */
 
-    /* Filled by outage_find(). */
-    bool found;               /* there are acknowledgements to look between */
-    bool open;                /* the longest gap has no end: writes did not come back */
-    int64_t begin_ns, end_ns; /* of the outage; end: the last start when it is open */
-    int64_t resolution_ns;    /* its error: both edges, or the median spacing when that is more */
-    int64_t begin_edge_ns;    /* until the next attempt after the last acknowledgement */
-    int64_t end_edge_ns;      /* since service was last seen missing before the first one */
-    int64_t edge_ns;          /* both */
-    int64_t longest_ns;       /* longest spacing of starts from 1 s before to 1 s after */
-    int64_t union_ns;         /* all gaps longer than three times the median spacing */
+    /* outage_find */
+    bool found; /* something was acknowledged at all */
+    size_t gap_count, gap_room;
+    struct gap *gaps;   /* longer than three times the median spacing, or with a failover in it */
+    struct gap longest; /* however short */
+    int64_t union_ns;   /* all gaps longer than three times the median spacing */
+    uint64_t unplaced;  /* acknowledged on an older timeline at an unknown position */
 };
 
 void outage_read(struct outage *outage, const struct record *record, struct arena *arena);
 /*
- * The longest gap that ends after `from_ns`. Its end is the first acknowledgement on
- * `timeline` (0: any) of work that was scheduled at or after `from_ns`.
+ * The gaps that end after `from_ns`. Only an acknowledgement of the final history ends one, and
+ * only of work that was scheduled after the last fault that began before it. One that is not (on
+ * an abandoned branch, or a late answer) is service only while there is no gap yet.
  */
-void outage_find(struct outage *outage, int64_t from_ns, uint32_t timeline);
-/* First acknowledgement on a timeline of work scheduled at or after an instant, or NULL. */
+void outage_find(struct outage *outage, const struct evidence_history *history,
+                 const struct evidence_faults *faults, int64_t from_ns);
+/* Fill in the error of a gap. */
+void outage_measure(const struct outage *outage, struct gap *gap);
+/* First one in the final history on a timeline (or a later one), of work that was scheduled at or
+   after an instant; NULL: none. */
 const struct ack *outage_first(const struct outage *outage, uint32_t timeline, int64_t from_ns);
 /* Timeline of the last acknowledgement at or before an instant, 0 when there is none. */
 uint32_t outage_timeline_at(const struct outage *outage, int64_t at_ns);
@@ -54,7 +73,7 @@ struct outage_clients {
     uint64_t count, never_back; /* workload clients that were acknowledged before the instant */
     int64_t p50_ns, p95_ns, max_ns;
 };
-/* Per client: first acknowledgement on a timeline of work scheduled after `from_ns`, minus it. */
+/* Per client: the first one as outage_first tells, minus the instant. */
 struct outage_clients outage_clients(const struct outage *outage, uint32_t timeline,
                                      int64_t from_ns);
 

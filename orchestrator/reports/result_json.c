@@ -87,7 +87,7 @@ static json_t *failover_json(const struct report *report)
 {
     static const char *const members[] = {"outage_ms", "outage_union_ms", "time_ms",
                                           "phases",    "resolution_ms",   "clock_error_ms",
-                                          "clients",   "happened"};
+                                          "clients",   "happened",        "incidents"};
     json_t *failover = json_object();
 
     for (size_t i = 0; i < sizeof members / sizeof members[0]; i++)

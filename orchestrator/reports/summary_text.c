@@ -107,7 +107,7 @@ static void write_outage(const struct writer *writer)
     const json_t *outage = report_detail(report, "failover-time", "outage_ms");
     const json_t *time = report_detail(report, "failover-time", "time_ms");
     const json_t *error = report_detail(report, "failover-time", "resolution_ms");
-    const json_t *clock = report_detail(report, "failover-time", "clock_error_ms");
+    const json_t *time_error = report_detail(report, "failover-time", "time_error_ms");
     const json_t *below = report_detail(report, "failover-time", "below_resolution");
 
     if (!json_is_number(outage))
@@ -124,7 +124,7 @@ static void write_outage(const struct writer *writer)
         buffer_printf(writer->text,
                       "  failover  %.3f s \u00b1 %.3f s from the fault to the first write on the "
                       "new timeline\n",
-                      number(time) / 1000.0, (number(error) + number(clock)) / 1000.0);
+                      number(time) / 1000.0, number(time_error) / 1000.0);
 }
 
 static void write_phases(const struct writer *writer)

@@ -142,6 +142,52 @@ static void standby_lacks_a_row(struct run_builder *run)
     run_absent(run, "n3", 2, 50);
 }
 
+static void bound_by(struct run_builder *run, int64_t max_ms)
+{
+    json_t *scenario = json_object_get(run_find(run, "run.start"), "scenario");
+    json_t *params = json_pack("{s:I}", "max", (json_int_t) max_ms);
+
+    json_object_set_new(json_object_get(scenario, "checks"), "failover-time", params);
+}
+
+static void bound_of_1500_ms(struct run_builder *run)
+{
+    bound_by(run, 1500);
+}
+
+static void bound_of_2000_ms(struct run_builder *run)
+{
+    bound_by(run, 2000);
+}
+
+/* Both standbys froze, and writes stalled as they should. */
+static void stall_expected(struct run_builder *run)
+{
+    json_t *scenario = json_object_get(run_find(run, "run.start"), "scenario");
+    json_t *step = json_array_get(json_object_get(scenario, "method"), 0);
+
+    json_object_set_new(json_object_get(step, "expect"), "writes", json_string("stall"));
+    bound_by(run, 1000);
+}
+
+/* In the middle of the outage the old primary acknowledges two writes behind the fork. */
+static void branch_answers(struct run_builder *run)
+{
+    for (int64_t at_ms = 5900; at_ms <= 5905; at_ms += 5)
+        run_record(run, 0,
+                   (struct ledger_record){.kind = LEDGER_OUTCOME,
+                                          .class = LEDGER_ACKED,
+                                          .phase = LEDGER_COMMITTING,
+                                          .client = 1,
+                                          .seq = 90000 + (uint64_t) at_ms,
+                                          .scheduled_ns = run_client_ns(at_ms),
+                                          .sent_ns = run_client_ns(at_ms),
+                                          .done_ns = run_client_ns(at_ms + 1),
+                                          .lsn = run_lsn(at_ms),
+                                          .timeline = 1});
+    bound_by(run, 1500);
+}
+
 static void nothing(struct run_builder *run)
 {
     (void) run;
@@ -340,6 +386,51 @@ static const struct calibration calibrations[] = {
      NULL,
      0,
      "no work was scheduled"},
+    {"two failovers, both in time",
+     {.second_ms = 8000},
+     bound_of_2000_ms,
+     RUN_PASS,
+     "failover-time",
+     VERDICT_PASS,
+     NULL,
+     0,
+     "slowest of 2"},
+    {"two failovers, the first too late",
+     {.second_ms = 8000},
+     bound_of_1500_ms,
+     RUN_FAIL,
+     "failover-time",
+     VERDICT_FAIL,
+     NULL,
+     0,
+     "over the bound"},
+    {"a stall, then a failover in time",
+     {.no_failover = true, .stall = true, .second_ms = 8000},
+     stall_expected,
+     RUN_PASS,
+     "failover-time",
+     VERDICT_PASS,
+     NULL,
+     0,
+     "failover 0.90"},
+    {"a stall, then a failover too late",
+     {.no_failover = true, .stall = true, .second_ms = 8000, .second_outage_ms = 1200},
+     stall_expected,
+     RUN_FAIL,
+     "failover-time",
+     VERDICT_FAIL,
+     NULL,
+     0,
+     "over the bound"},
+    {"an abandoned branch answers in the outage",
+     {0},
+     branch_answers,
+     RUN_FAIL,
+     "failover-time",
+     VERDICT_FAIL,
+     NULL,
+     0,
+     "over the bound"},
     {"fault without effect",
      {0},
      effect_absent,

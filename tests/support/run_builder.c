@@ -209,6 +209,7 @@ struct shape {
     struct run_builder *run;
     enum ledger_level level;
     int64_t back_ms, load_until_ms, old_until_ms;
+    int64_t second_back_ms; /* INT64_MAX: never, or there is no second fault */
     bool connected[RUN_WORKLOAD + 6];
     uint32_t timeline[RUN_WORKLOAD + 6]; /* of each client's session */
 };
@@ -226,10 +227,32 @@ static size_t writer_at(const struct shape *shape, int64_t at_ms, uint32_t *ret_
         return 0;
     if (shape->plan->never_back || at_ms < shape->back_ms)
         return SIZE_MAX;
-    if (shape->plan->no_failover)
-        return 0;
-    *ret_timeline = 2;
-    return 1;
+    size_t writer = shape->plan->no_failover ? 0 : 1;
+    *ret_timeline = (uint32_t) writer + 1;
+    if (shape->plan->second_ms == 0 || at_ms < shape->plan->second_ms)
+        return writer;
+    if (at_ms < shape->second_back_ms)
+        return SIZE_MAX;
+    (*ret_timeline)++;
+    return writer + 1;
+}
+
+/* Was the writer of a moment killed at its end? */
+static bool dies_at(const struct shape *shape, int64_t at_ms)
+{
+    return (!shape->plan->no_fault && at_ms == RUN_FAULT_MS) ||
+           (shape->plan->second_ms != 0 && at_ms == shape->plan->second_ms);
+}
+
+/* A node that was killed is up again 1.2 s after the next one took over. */
+static bool is_down(const struct shape *shape, size_t node, int64_t at_ms)
+{
+    uint32_t timeline;
+    int64_t second_ms = shape->plan->second_ms;
+
+    if (second_ms != 0 && at_ms >= second_ms && node == writer_at(shape, second_ms - 1, &timeline))
+        return shape->second_back_ms == INT64_MAX || at_ms < shape->second_back_ms + 1200;
+    return node == 0 && writer_at(shape, at_ms, &timeline) != 0 && at_ms < 8000;
 }
 
 static void connect_client(struct shape *shape, size_t ledger, uint32_t client, size_t node,
@@ -294,8 +317,7 @@ static void endpoint_attempt(struct shape *shape, uint32_t client, int64_t at_ms
         return;
     }
     connect_client(shape, 0, client, node, timeline, at_ms);
-    /* what was sent in the last 2 ms before the kill has no answer */
-    bool cut = !shape->plan->no_fault && at_ms < RUN_FAULT_MS && at_ms + 2 > RUN_FAULT_MS;
+    bool cut = dies_at(shape, at_ms + 1); /* sent in the last moment: has no answer */
     attempt(shape, 0, client, node, timeline, cut ? LEDGER_IN_DOUBT : LEDGER_ACKED, at_ms);
 }
 
@@ -305,7 +327,7 @@ static void direct_attempt(struct shape *shape, uint32_t client, int64_t at_ms)
     uint32_t timeline;
     size_t writer = writer_at(shape, at_ms, &timeline);
     bool old_writer = own == 0 && at_ms >= RUN_FAULT_MS && at_ms < shape->old_until_ms;
-    bool down = own == 0 && writer != 0 && at_ms < 8000;
+    bool down = is_down(shape, own, at_ms);
 
     if (old_writer) {
         connect_client(shape, 1, client, own, 1, at_ms);
@@ -391,6 +413,11 @@ static json_t *scenario_json(const struct run_plan *plan)
     else
         json_array_append_new(method, json_pack("{s:s, s:s, s:o}", "name", "kill", "fault",
                                                 "process.kill", "expect", expect));
+    if (plan->second_ms != 0)
+        json_array_append_new(
+            method, json_pack("{s:s, s:s, s:o}", "name", "again", "fault", "process.kill", "expect",
+                              plan->second_expect == NULL ? json_pack("{s:s}", "failover", "yes")
+                                                          : plan->second_expect));
     return json_pack("{s:s, s:o, s:o}", "title", "A built run", "method", method, "checks",
                      plan->checks == NULL ? json_object() : plan->checks);
 }
@@ -415,46 +442,82 @@ static void journal_start(struct shape *shape)
               json_pack("{s:s, s:s, s:b}", "when", "before", "probe", "writes.available", "ok", 1));
 }
 
-static void journal_fault(struct shape *shape, const char *node)
-{
-    struct run_builder *run = shape->run;
-    bool freeze = shape->plan->stall;
-    const char *fault = freeze ? "process.freeze" : "process.kill";
-    json_t *uid = json_sprintf("kill-%s", node);
+struct built_fault {
+    const char *step, *node;
+    int64_t at_ms, undone_ms;
+    bool freeze;
+};
 
-    run_event(run, RUN_FAULT_MS - 1, "exposure",
+static void journal_fault(struct run_builder *run, struct built_fault built)
+{
+    const char *fault = built.freeze ? "process.freeze" : "process.kill";
+    const char *node = built.node;
+    json_t *uid = json_sprintf("%s-%s", built.step, node);
+
+    run_event(run, built.at_ms - 1, "exposure",
               json_pack("{s:O, s:i, s:[{s:s, s:i}]}", "uid", uid, "acked_last_second", 700,
-                        "standbys", "node", "n2", "gap_bytes", 0));
-    run_event(run, RUN_FAULT_MS + 20, "fault.injected",
+                        "standbys", "node", strcmp(node, "n2") == 0 ? "n3" : "n2", "gap_bytes", 0));
+    run_event(run, built.at_ms + 20, "fault.injected",
               json_pack("{s:O, s:s, s:s, s:s, s:s, s:I, s:I, s:{s:s, s:s}, s:[{s:s, s:s, s:s}], "
                         "s:b}",
-                        "uid", uid, "step", "kill", "fault", fault, "node", node, "clock", node,
-                        "f0_ns", (json_int_t) run_node_ns(node, RUN_FAULT_MS - 1), "f1_ns",
-                        (json_int_t) run_node_ns(node, RUN_FAULT_MS), "effect", "state", "active",
+                        "uid", uid, "step", built.step, "fault", fault, "node", node, "clock", node,
+                        "f0_ns", (json_int_t) run_node_ns(node, built.at_ms - 1), "f1_ns",
+                        (json_int_t) run_node_ns(node, built.at_ms), "effect", "state", "active",
                         "text", "7 of 7 processes", "witness", "node", "c1", "state", "active",
-                        "text", "refused", "holds", freeze));
-    run_event(run, shape->back_ms, "fault.undone",
+                        "text", "refused", "holds", built.freeze));
+    run_event(run, built.undone_ms, "fault.undone",
               json_pack("{s:o, s:s, s:s, s:I, s:s, s:s}", "uid", uid, "node", node, "clock", node,
-                        "undone_ns", (json_int_t) run_node_ns(node, shape->back_ms), "by", "agent",
+                        "undone_ns", (json_int_t) run_node_ns(node, built.undone_ms), "by", "agent",
                         "state", "absent"));
 }
 
-static void journal_failover(struct shape *shape)
+static void journal_failover(struct run_builder *run, size_t from, uint32_t timeline,
+                             int64_t fault_ms, int64_t back_ms)
 {
-    struct run_builder *run = shape->run;
-    int64_t back_ms = shape->back_ms;
+    const char *old = nodes[from].name;
+    const char *new = nodes[from + 1].name;
+    int64_t detect_ms = (back_ms - fault_ms) * 5 / 9;
+    char lsn[32];
 
-    run_event(run, RUN_FAULT_MS + 1000, "ha.detect", json_pack("{s:s}", "node", "n1"));
-    run_event(run, RUN_FAULT_MS + 1100, "ha.fence",
-              json_pack("{s:s, s:b}", "node", "n1", "fenced", 1));
-    run_event(run, back_ms - 200, "ha.elect", json_pack("{s:s}", "node", "n2"));
+    snprintf(lsn, sizeof lsn, "0/%llX", (unsigned long long) run_lsn(fault_ms));
+    run_event(run, fault_ms + detect_ms, "ha.detect", json_pack("{s:s}", "node", old));
+    run_event(run, fault_ms + detect_ms + 100, "ha.fence",
+              json_pack("{s:s, s:b}", "node", old, "fenced", 1));
+    run_event(run, back_ms - 200, "ha.elect", json_pack("{s:s}", "node", new));
     run_event(run, back_ms - 100, "ha.promote",
-              json_pack("{s:s, s:i, s:s, s:b}", "node", "n2", "timeline", 2, "fork_lsn",
-                        "0/34C4B40", "allow_loss", 0));
+              json_pack("{s:s, s:i, s:s, s:b}", "node", new, "timeline", (int) timeline, "fork_lsn",
+                        lsn, "allow_loss", 0));
     run_event(run, back_ms - 20, "quorum-wait",
-              json_pack("{s:s, s:b, s:I}", "node", "n2", "waited", 1, "ack_ns",
-                        (json_int_t) run_node_ns("n2", back_ms - 20)));
-    run_event(run, back_ms - 10, "ha.route", json_pack("{s:s}", "node", "n2"));
+              json_pack("{s:s, s:b, s:I}", "node", new, "waited", 1, "ack_ns",
+                        (json_int_t) run_node_ns(new, back_ms - 20)));
+    run_event(run, back_ms - 10, "ha.route", json_pack("{s:s}", "node", new));
+}
+
+static void journal_method(struct shape *shape)
+{
+    const struct run_plan *plan = shape->plan;
+    struct run_builder *run = shape->run;
+    struct built_fault first = {"kill", "n1", RUN_FAULT_MS, shape->back_ms, plan->stall};
+
+    if (!plan->no_fault && plan->stall)
+        for (size_t i = 1; i < 3; i++) {
+            first.node = nodes[i].name;
+            journal_fault(run, first);
+        }
+    else if (!plan->no_fault)
+        journal_fault(run, first);
+    if (!plan->no_fault && !plan->no_failover && !plan->never_back)
+        journal_failover(run, 0, 2, RUN_FAULT_MS, shape->back_ms);
+    if (plan->second_ms == 0)
+        return;
+    uint32_t timeline;
+    size_t writer = writer_at(shape, plan->second_ms - 1, &timeline);
+    bool back = shape->second_back_ms != INT64_MAX;
+    int64_t undone_ms = back ? shape->second_back_ms : RUN_END_MS;
+    journal_fault(
+        run, (struct built_fault){"again", nodes[writer].name, plan->second_ms, undone_ms, false});
+    if (back)
+        journal_failover(run, writer, timeline + 1, plan->second_ms, shape->second_back_ms);
 }
 
 static json_t *replication_json(const char *primary, int timeline)
@@ -473,20 +536,37 @@ static json_t *replication_json(const char *primary, int timeline)
                      "ANY 1 (n1, n2, n3)", "standbys", standbys);
 }
 
+/* Each timeline ended where its writer was killed. */
+static json_t *history_json(const struct shape *shape, uint32_t final)
+{
+    json_t *list = json_array();
+
+    for (uint32_t timeline = 1; timeline < final; timeline++) {
+        bool second = shape->plan->second_ms != 0 && timeline == final - 1 &&
+                      shape->second_back_ms != INT64_MAX;
+        int64_t end_ms = second ? shape->plan->second_ms : RUN_FAULT_MS;
+        char lsn[32];
+        snprintf(lsn, sizeof lsn, "0/%llX", (unsigned long long) run_lsn(end_ms));
+        json_array_append_new(list,
+                              json_pack("{s:i, s:s}", "timeline", (int) timeline, "lsn", lsn));
+    }
+    return list;
+}
+
 static void journal_recovery(struct shape *shape)
 {
     struct run_builder *run = shape->run;
-    bool moved = !shape->plan->no_fault && !shape->plan->no_failover && !shape->plan->never_back;
-    const char *primary = moved ? "n2" : "n1";
-    int timeline = moved ? 2 : 1;
+    uint32_t final;
+    size_t writer = writer_at(shape, RUN_END_MS, &final);
+    const char *primary = nodes[writer == SIZE_MAX ? final - 1 : writer].name;
+    int timeline = (int) final;
 
     run_event(run, RUN_END_MS, "load.end",
               json_pack("{s:s, s:i, s:b}", "node", "c1", "workers", 2, "complete", 1));
     run_event(run, 11000, "recovered", json_pack("{s:i, s:i}", "ms", 3200, "resolution_ms", 100));
     run_event(run, 11100, "timeline",
-              moved ? json_pack("{s:s, s:i, s:[{s:i, s:s}]}", "node", "n2", "timeline", 2,
-                                "history", "timeline", 1, "lsn", "0/34C4B40")
-                    : json_pack("{s:s, s:i, s:[]}", "node", "n1", "timeline", 1, "history"));
+              json_pack("{s:s, s:i, s:o}", "node", primary, "timeline", timeline, "history",
+                        history_json(shape, final)));
     run_event(run, 11200, "replication", replication_json(primary, timeline));
     run_event(run, 11300, "quorum-wait",
               json_pack("{s:s, s:b, s:I}", "node", primary, "waited", 1, "ack_ns",
@@ -531,16 +611,13 @@ struct run_builder *run_standard(const struct run_plan *plan)
     shape.back_ms = RUN_FAULT_MS + (plan->outage_ms == 0 ? 1800 : plan->outage_ms);
     shape.load_until_ms = plan->load_until_ms == 0 ? RUN_END_MS : plan->load_until_ms;
     shape.old_until_ms = plan->old_writer_until;
+    shape.second_back_ms = INT64_MAX;
+    if (plan->second_ms != 0 && !plan->second_never)
+        shape.second_back_ms =
+            plan->second_ms + (plan->second_outage_ms == 0 ? 900 : plan->second_outage_ms);
     build_ledgers(&shape);
     journal_start(&shape);
-    if (!plan->no_fault && plan->stall) {
-        journal_fault(&shape, "n2");
-        journal_fault(&shape, "n3");
-    } else if (!plan->no_fault) {
-        journal_fault(&shape, "n1");
-    }
-    if (!plan->no_fault && !plan->no_failover && !plan->never_back)
-        journal_failover(&shape);
+    journal_method(&shape);
     journal_recovery(&shape);
     journal_end(run);
     return run;

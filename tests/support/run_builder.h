@@ -15,6 +15,7 @@
  * The standard run: n1 is primary on timeline 1, four clients and two probes write through the
  * endpoint every 10 and 5 ms, each node is probed directly every 20 ms. At 5 s n1 is killed, at
  * 5 s + outage n2 acknowledges on timeline 2; n1 comes back as a standby. The load ends at 10 s.
+ * With `second_ms` the writer of that moment is killed in turn, and the next node takes over.
  */
 #ifndef ORDEAL_TESTS_SUPPORT_RUN_BUILDER_H
 #define ORDEAL_TESTS_SUPPORT_RUN_BUILDER_H
@@ -50,6 +51,10 @@ struct run_plan {
     const char *promise;             /* NULL: "quorum" */
     bool stall;                      /* both standbys are frozen until the outage is over */
     json_t *expect;                  /* of the step; taken; NULL: {failover: yes} */
+    int64_t second_ms;               /* then the writer of that moment is killed (step "again") */
+    int64_t second_outage_ms;        /* and the next node takes over after; 0: 900 */
+    bool second_never;               /* it never does */
+    json_t *second_expect;           /* of that step; taken; NULL: {failover: yes} */
     json_t *checks;                  /* of the scenario; taken; NULL: {} */
 };
 

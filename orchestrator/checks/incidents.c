@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+#include "orchestrator/checks/incidents.h"
+
+#include <string.h>
+
+#include "lib/clock.h"
+
+static bool is_expected(const struct record *record, const struct evidence_fault *fault)
+{
+    const char *failover = evidence_expectation(record, fault->step, "failover");
+
+    return failover != NULL && strcmp(failover, "yes") == 0;
+}
+
+/*
+ * The fault that a gap counts from, of those since the failover before: one of a step that expects
+ * a failover when this is one, else the last one that began before writes stopped (or shortly
+ * after: its interval is not a point), else the first one.
+ */
+static const struct evidence_fault *choose_fault(const struct record *record,
+                                                 const struct evidence_faults *faults,
+                                                 const struct gap *gap, int64_t since_ns)
+{
+    const struct evidence_fault *chosen = NULL;
+    const struct evidence_fault *first = NULL;
+
+    for (size_t i = 0; i < faults->count; i++) {
+        const struct evidence_fault *fault = &faults->items[i];
+        if (!fault->placed || fault->f0_ns <= since_ns || fault->f0_ns > gap->end_ns)
+            continue;
+        if (gap->to > gap->from && is_expected(record, fault))
+            return fault;
+        if (first == NULL || fault->f0_ns < first->f0_ns)
+            first = fault;
+        if (fault->f0_ns <= gap->begin_ns + NS_PER_SECOND &&
+            (chosen == NULL || fault->f0_ns > chosen->f0_ns))
+            chosen = fault;
+    }
+    return chosen == NULL ? first : chosen;
+}
+
+static struct incident incident_of(const struct incidents *incidents, const struct record *record,
+                                   const struct evidence_faults *faults, const struct gap *gap,
+                                   int64_t since_ns)
+{
+    struct incident incident = {.gap = *gap, .failover = gap->to > gap->from, .time_ns = -1};
+
+    outage_measure(&incidents->outage, &incident.gap);
+    incident.fault = choose_fault(record, faults, gap, since_ns);
+    if (incident.fault == NULL && since_ns != INT64_MIN) {
+        incident.again = incident.failover;
+        incident.fault = choose_fault(record, faults, gap, INT64_MIN);
+    }
+    if (incident.failover && incident.fault != NULL) {
+        const struct ack *ack = outage_first(&incidents->outage, gap->to, incident.fault->f0_ns);
+        incident.time_ns = ack == NULL ? -1 : ack->done_ns - incident.fault->f0_ns;
+    }
+    return incident;
+}
+
+static bool is_same(const struct gap *one, const struct gap *other)
+{
+    return one->begin_ns == other->begin_ns && one->end_ns == other->end_ns;
+}
+
+static void find_items(struct incidents *incidents, const struct record *record,
+                       const struct evidence_faults *faults, int64_t floor_ns, struct arena *arena)
+{
+    const struct outage *outage = &incidents->outage;
+    int64_t since_ns = INT64_MIN;
+
+    incidents->items = arena_array(arena, outage->gap_count + 1, sizeof *incidents->items);
+    for (size_t i = 0; i < outage->gap_count; i++) {
+        const struct gap *gap = &outage->gaps[i];
+        bool longest = is_same(gap, &outage->longest);
+        if (gap->to <= gap->from && gap->end_ns - gap->begin_ns < floor_ns && !longest)
+            continue;
+        struct incident *item = &incidents->items[incidents->count++];
+        *item = incident_of(incidents, record, faults, gap, since_ns);
+        if (item->failover)
+            since_ns = gap->end_ns;
+        if (longest && incidents->longest == NULL)
+            incidents->longest = item;
+    }
+    if (incidents->longest == NULL && outage->found) { /* so short that it is no outage */
+        struct incident *item = &incidents->items[incidents->count++];
+        *item = incident_of(incidents, record, faults, &outage->longest, INT64_MIN);
+        incidents->longest = item;
+    }
+}
+
+static bool several_timelines(const struct outage *outage)
+{
+    for (size_t i = 1; i < outage->count; i++)
+        if (outage->acks[i].timeline != outage->acks[0].timeline)
+            return true;
+    return false;
+}
+
+void incidents_find(struct incidents *incidents, const struct record *record,
+                    const struct evidence_faults *faults, const struct evidence_history *history,
+                    int64_t floor_ns, struct arena *arena)
+{
+    const struct evidence_fault *first = evidence_first_fault(faults);
+    int64_t from_ns = first == NULL ? INT64_MIN : first->f0_ns;
+    struct outage *outage = &incidents->outage;
+
+    *incidents = (struct incidents){0};
+    outage_read(outage, record, arena);
+    outage_find(outage, history, faults, from_ns);
+    incidents->branches_unknown = !history->known && several_timelines(outage);
+    if (outage->count > 0) {
+        incidents->old_timeline =
+            first == NULL ? outage->acks[0].timeline : outage_timeline_at(outage, from_ns);
+        incidents->timeline =
+            history->known ? history->timeline : outage->acks[outage->count - 1].timeline;
+    }
+    find_items(incidents, record, faults, floor_ns, arena);
+}
+
+bool incidents_followed(const struct incidents *incidents, const struct evidence_fault *fault)
+{
+    int64_t since_ns = INT64_MIN;
+
+    for (size_t i = 0; i < incidents->count; i++) {
+        const struct incident *item = &incidents->items[i];
+        if (!item->failover)
+            continue;
+        bool ended = item->gap.ended;
+        if (item->fault != NULL && strcmp(item->fault->step, fault->step) == 0)
+            return true;
+        if (fault->f0_ns > since_ns && (fault->f0_ns <= item->gap.end_ns || !ended))
+            return true;
+        since_ns = item->gap.end_ns;
+    }
+    return false;
+}

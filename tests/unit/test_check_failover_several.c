@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+/* Runs in which writes were interrupted more than once: each time is measured and judged. */
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lib/clock.h"
+#include "lib/json.h"
+#include "tests/support/run_judge.h"
+#include "tests/support/suite.h"
+
+enum { SECOND_MS = 8000 };
+
+static json_t *bound(int64_t max_ms)
+{
+    return json_pack("{s:I}", "max", (json_int_t) max_ms);
+}
+
+static double number(const json_t *object, const char *name)
+{
+    return json_number_value(json_object_get(object, name));
+}
+
+static const json_t *incident(const struct judged *judged, size_t index)
+{
+    return json_array_get(json_object_get(judged->result.details, "incidents"), index);
+}
+
+static struct run_plan twice(void)
+{
+    return (struct run_plan){.second_ms = SECOND_MS};
+}
+
+/* n1 to n2 in 1804 ms, n2 to n3 in 904 ms. */
+START_TEST(two_failovers_have_their_own_times)
+{
+    struct run_plan plan = twice();
+    struct run_builder *run = run_standard(&plan);
+    struct judged judged = run_judge(run, "failover-time", bound(2000));
+    const json_t *details = judged.result.details;
+
+    ck_assert_msg(judged.result.verdict == VERDICT_PASS, "%s", judged.result.text);
+    ck_assert_ptr_nonnull(strstr(judged.result.text, "slowest of 2 failover 1.80"));
+    ck_assert_double_eq_tol(number(details, "outage_ms"), 1804, 5);
+    ck_assert_double_eq_tol(number(details, "time_ms"), 1804, 5);
+    ck_assert_double_eq_tol(number(details, "outage_union_ms"), 1804 + 904, 10);
+    ck_assert_uint_eq(json_array_size(json_object_get(details, "incidents")), 2);
+    ck_assert_str_eq(json_text(incident(&judged, 0), "uid", ""), "kill-n1");
+    ck_assert_double_eq_tol(number(incident(&judged, 0), "time_ms"), 1804, 5);
+    ck_assert_double_eq_tol(number(incident(&judged, 0), "outage_ms"), 1804, 5);
+    ck_assert_str_eq(json_text(incident(&judged, 1), "uid", ""), "again-n2");
+    ck_assert_double_eq_tol(number(incident(&judged, 1), "time_ms"), 904, 5);
+    ck_assert_double_eq_tol(number(incident(&judged, 1), "outage_ms"), 904, 5);
+    ck_assert_int_eq(json_number(incident(&judged, 1), "timeline", 0), 3);
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
+START_TEST(the_worst_of_two_decides)
+{
+    struct run_plan plan = twice();
+
+    expect_verdict(run_standard(&plan), "failover-time", bound(1500), VERDICT_FAIL,
+                   "over the bound");
+    plan.outage_ms = 700;
+    expect_verdict(run_standard(&plan), "failover-time", bound(1500), VERDICT_PASS, NULL);
+    plan.second_outage_ms = 1600;
+    expect_verdict(run_standard(&plan), "failover-time", bound(1500), VERDICT_FAIL,
+                   "over the bound");
+}
+END_TEST
+
+START_TEST(each_expected_failover_must_come)
+{
+    struct run_plan plan = twice();
+
+    plan.second_never = true;
+    expect_verdict(run_standard(&plan), "failover-time", NULL, VERDICT_FAIL,
+                   "did not happen after again");
+}
+END_TEST
+
+START_TEST(the_second_failover_is_unwanted)
+{
+    struct run_plan plan = twice();
+
+    plan.second_expect = json_pack("{s:s}", "failover", "no");
+    expect_verdict(run_standard(&plan), "failover-time", NULL, VERDICT_FAIL, "2 to 3");
+}
+END_TEST
+
+/* One kill, two failovers: n2 gave up by itself. */
+START_TEST(a_failover_without_a_fault)
+{
+    struct run_plan plan = twice();
+    struct run_builder *run = run_standard(&plan);
+    size_t last = 0;
+
+    for (size_t i = 0; i < json_array_size(run->journal); i++)
+        if (strcmp(json_text(json_array_get(run->journal, i), "uid", ""), "again-n2") == 0 &&
+            strcmp(json_text(json_array_get(run->journal, i), "event", ""), "fault.injected") == 0)
+            last = i;
+    json_array_remove(run->journal, last);
+    expect_verdict(run, "failover-time", NULL, VERDICT_FAIL, "that no fault explains");
+}
+END_TEST
+
+static struct run_plan stall_then_kill(void)
+{
+    return (struct run_plan){.no_failover = true,
+                             .stall = true,
+                             .second_ms = SECOND_MS,
+                             .expect =
+                                 json_pack("{s:s, s:s}", "failover", "no", "writes", "stall")};
+}
+
+/* The stall is expected to last until the thaw; the failover behind it has its own time. */
+START_TEST(a_stall_then_a_failover)
+{
+    struct run_plan plan = stall_then_kill();
+    struct run_builder *run = run_standard(&plan);
+    struct judged judged = run_judge(run, "failover-time", bound(1000));
+
+    ck_assert_msg(judged.result.verdict == VERDICT_PASS, "%s", judged.result.text);
+    ck_assert_double_eq_tol(number(judged.result.details, "outage_ms"), 1804, 5);
+    ck_assert_double_eq_tol(number(judged.result.details, "time_ms"), 904, 5);
+    judged_free(&judged);
+    run_free(run);
+    plan = stall_then_kill();
+    expect_verdict(run_standard(&plan), "failover-time", bound(800), VERDICT_FAIL,
+                   "over the bound");
+}
+END_TEST
+
+/* Thawed at 5500 ms, acknowledged at 6803 ms. */
+START_TEST(writes_come_back_late_after_a_stall)
+{
+    struct run_plan plan = stall_then_kill();
+    struct run_builder *run = run_standard(&plan);
+
+    for (size_t i = 0; i < json_array_size(run->journal); i++) {
+        json_t *event = json_array_get(run->journal, i);
+        if (strcmp(json_text(event, "event", ""), "fault.undone") == 0 &&
+            strncmp(json_text(event, "uid", ""), "kill", 4) == 0)
+            json_object_set_new(
+                event, "undone_ns",
+                json_integer((json_int_t) run_node_ns(json_text(event, "node", ""), 5500)));
+    }
+    expect_verdict(run, "failover-time", bound(1000), VERDICT_FAIL, "1.303 s");
+}
+END_TEST
+
+/* Writes went on through the first fault as they should, and stopped at the second. */
+START_TEST(what_one_step_expects_is_not_held_against_another)
+{
+    struct run_plan plan = {.no_failover = true,
+                            .outage_ms = 300,
+                            .second_ms = SECOND_MS,
+                            .second_outage_ms = 1500,
+                            .expect = json_pack("{s:s}", "writes", "continue")};
+
+    expect_verdict(run_standard(&plan), "failover-time", NULL, VERDICT_PASS, NULL);
+    plan.expect = json_pack("{s:s}", "writes", "continue");
+    plan.outage_ms = 1200;
+    expect_verdict(run_standard(&plan), "failover-time", NULL, VERDICT_FAIL, "should go on");
+}
+END_TEST
+
+/* --- abandoned branches ----------------------------------------------------------------------- */
+
+/* Client 1 is told of a commit that the old primary took at an instant and a position. */
+static void old_primary_answers(struct run_builder *run, int64_t at_ms, uint32_t timeline,
+                                uint64_t lsn)
+{
+    struct ledger_record record = {.kind = LEDGER_OUTCOME,
+                                   .class = LEDGER_ACKED,
+                                   .phase = LEDGER_COMMITTING,
+                                   .client = 1,
+                                   .seq = 90000 + (uint64_t) at_ms,
+                                   .scheduled_ns = run_client_ns(at_ms),
+                                   .sent_ns = run_client_ns(at_ms),
+                                   .done_ns = run_client_ns(at_ms + 1),
+                                   .lsn = lsn,
+                                   .timeline = timeline};
+
+    run_record(run, 0, record);
+}
+
+/* The old primary answers once in the outage: what it takes is not in the final history. */
+static void answer_of_a_branch(struct run_builder *run, int64_t at_ms, uint32_t timeline)
+{
+    old_primary_answers(run, at_ms, timeline, run_lsn(at_ms));
+    old_primary_answers(run, at_ms + 5, timeline, run_lsn(at_ms + 5));
+}
+
+START_TEST(an_abandoned_branch_never_ends_an_outage)
+{
+    struct run_plan plan = twice();
+    struct run_builder *run = run_standard(&plan);
+
+    answer_of_a_branch(run, 5900, 1);
+    answer_of_a_branch(run, 8450, 2);
+    struct judged judged = run_judge(run, "failover-time", NULL);
+    ck_assert_msg(judged.result.verdict == VERDICT_PASS, "%s", judged.result.text);
+    ck_assert_double_eq_tol(number(incident(&judged, 0), "outage_ms"), 1804, 5);
+    ck_assert_double_eq_tol(number(incident(&judged, 0), "time_ms"), 1804, 5);
+    ck_assert_double_eq_tol(number(incident(&judged, 1), "outage_ms"), 904, 5);
+    ck_assert_double_eq_tol(number(incident(&judged, 1), "time_ms"), 904, 5);
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
+/* Its neighbour: the same answers from before the fork do, since that work is in the history. */
+START_TEST(what_the_history_holds_ends_an_outage)
+{
+    struct run_plan plan = {0};
+    struct run_builder *run = run_standard(&plan);
+
+    old_primary_answers(run, 5900, 1, run_lsn(RUN_FAULT_MS) - 20);
+    old_primary_answers(run, 5905, 1, run_lsn(RUN_FAULT_MS) - 10);
+    old_primary_answers(run, 5910, 1, run_lsn(RUN_FAULT_MS));
+    struct judged judged = run_judge(run, "failover-time", NULL);
+    ck_assert_double_eq_tol(number(judged.result.details, "outage_ms"), 903, 12);
+    ck_assert_double_eq_tol(number(judged.result.details, "time_ms"), 1804, 5);
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
+/* --- what is not known ------------------------------------------------------------------------ */
+
+START_TEST(branches_unknown)
+{
+    struct run_plan plan = twice();
+    struct run_builder *run = run_standard(&plan);
+
+    run_drop(run, "timeline");
+    expect_verdict(run, "failover-time", NULL, VERDICT_INCONCLUSIVE,
+                   "lead to the final primary was not recorded");
+}
+END_TEST
+
+START_TEST(positions_unknown)
+{
+    struct run_plan plan = twice();
+    struct run_builder *run = run_standard(&plan);
+
+    for (size_t i = 0; i < run->ledgers[0].count; i++)
+        if (run->ledgers[0].records[i].timeline == 2)
+            run->ledgers[0].records[i].lsn = 0;
+    expect_verdict(run, "failover-time", NULL, VERDICT_INCONCLUSIVE, "have no position");
+}
+END_TEST
+
+/* The last primary took over when the load had ended. */
+START_TEST(nobody_was_told_of_the_last_timeline)
+{
+    struct run_builder *run = run_standard(
+        &(struct run_plan){.no_failover = true, .expect = json_pack("{s:s}", "failover", "any")});
+    json_t *event = run_find(run, "timeline");
+
+    json_object_set_new(event, "timeline", json_integer(2));
+    json_object_set_new(event, "node", json_string("n2"));
+    json_object_set_new(event, "history",
+                        json_pack("[{s:i, s:s}]", "timeline", 1, "lsn", "0/4000000"));
+    expect_verdict(run, "failover-time", NULL, VERDICT_INCONCLUSIVE,
+                   "no write was acknowledged on timeline 2");
+}
+END_TEST
+
+TEST_MAIN("check failover-time, several faults", 60, NULL, NULL, two_failovers_have_their_own_times,
+          the_worst_of_two_decides, each_expected_failover_must_come,
+          the_second_failover_is_unwanted, a_failover_without_a_fault, a_stall_then_a_failover,
+          writes_come_back_late_after_a_stall, what_one_step_expects_is_not_held_against_another,
+          an_abandoned_branch_never_ends_an_outage, what_the_history_holds_ends_an_outage,
+          branches_unknown, positions_unknown, nobody_was_told_of_the_last_timeline)
