@@ -7,7 +7,7 @@
 # make bench      timings, apart from the tests
 # make deps       install the packages below
 #
-# A variant (SAN=...) has a build folder of its own.
+# A variant (SAN=..., the kill points of tests) has a build folder of its own.
 
 # Everything that comes from outside, in one place: packages of Debian 12 (bookworm), by name.
 DEBIAN_RELEASE := bookworm
@@ -38,7 +38,7 @@ MODULE_LIBS = $(shell pkg-config --libs $(MODULES))
 CHECK_LIBS = $(shell pkg-config --libs check)
 
 MAINS := orchestrator/ordeal.c agents/ordeald.c
-GUARDIAN_SOURCES := $(wildcard agents/guardian/*.c) lib/error.c lib/clock.c lib/crc32c.c
+GUARDIAN_SOURCES := $(wildcard agents/guardian/*.c) lib/error.c lib/clock.c lib/crc32c.c lib/kill_point.c
 SOURCES := $(filter-out $(MAINS),$(wildcard lib/*.c faults/*.c agents/*.c agents/guardian/journal.c agents/guardian/member.c agents/load/*.c \
 	topologies/*.c topologies/lab/*.c topologies/ha/*.c orchestrator/*.c orchestrator/checks/*.c \
 	orchestrator/reports/*.c))
@@ -49,6 +49,12 @@ UNIT_SOURCES := $(wildcard tests/unit/test_*.c tests/contract/test_*.c tests/cal
 UNIT_TESTS := $(UNIT_SOURCES:%.c=$(BUILD)/%)
 TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
 TEST_TOOLS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/support/tools/*.c))
+
+# The same programs with the points of lib/kill_point.h, for tests: only what has such points is built again.
+KILL := $(BUILD)/variants/kill
+KILL_SOURCES := lib/kill_point.c $(shell grep -l '^\#include "lib/kill_point.h"' $(SOURCES) $(GUARDIAN_SOURCES) | sort -u)
+KILL_PROGRAMS := $(addprefix $(KILL)/,ordeal ordeald ordeal-guardian)
+kill_objects = $(foreach source,$(1),$(if $(filter $(source),$(KILL_SOURCES)),$(KILL),$(BUILD))/$(source:.c=.o))
 
 .PHONY: all deps demo check test-programs lint bench clean
 .DELETE_ON_ERROR:
@@ -73,6 +79,25 @@ $(BUILD)/ordeald: $(BUILD)/agents/ordeald.o $(ARCHIVE)
 $(BUILD)/ordeal-guardian: $(GUARDIAN_SOURCES:%.c=$(BUILD)/%.o)
 	$(CC) $(LDFLAGS) $^ -o $@
 
+$(KILL)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -DORDEAL_KILL_POINTS $(MODULE_CFLAGS) $(CFLAGS) -MMD -MP -c $< -o $@
+
+$(KILL)/libordeal.a: $(call kill_objects,$(SOURCES))
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(KILL)/ordeald: $(BUILD)/agents/ordeald.o $(KILL)/libordeal.a
+	$(CC) $(LDFLAGS) $^ $(MODULE_LIBS) -o $@
+
+$(KILL)/ordeal-guardian: $(call kill_objects,$(GUARDIAN_SOURCES))
+	$(CC) $(LDFLAGS) $^ -o $@
+
+# itself without points, beside the agent that its lab starts
+$(KILL)/ordeal: $(BUILD)/ordeal
+	@mkdir -p $(@D)
+	cp $< $@
+
 $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_HELPERS) $(ARCHIVE)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) $^ $(CHECK_LIBS) $(MODULE_LIBS) -o $@
@@ -82,7 +107,7 @@ $(TEST_TOOLS): $(BUILD)/tests/support/tools/%: $(BUILD)/tests/support/tools/%.o 
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) $^ $(MODULE_LIBS) -o $@
 
-test-programs: $(UNIT_TESTS) $(TEST_TOOLS)
+test-programs: $(UNIT_TESTS) $(TEST_TOOLS) $(KILL_PROGRAMS)
 
 deps:
 	@PACKAGES="$(PACKAGES_RUN) $(PACKAGES_BUILD)" tests/install-packages
@@ -107,4 +132,4 @@ clean:
 	rm -rf build build-*
 
 -include $(OBJECTS:.o=.d) $(UNIT_TESTS:=.d) $(TEST_TOOLS:=.d) $(BUILD)/orchestrator/ordeal.d $(BUILD)/agents/ordeald.d \
-	$(wildcard $(BUILD)/agents/guardian/*.d $(BUILD)/tests/support/*.d)
+	$(wildcard $(BUILD)/agents/guardian/*.d $(BUILD)/tests/support/*.d) $(KILL_SOURCES:%.c=$(KILL)/%.d)

@@ -10,6 +10,7 @@
 #include "agents/guardian_client.h"
 #include "lib/clock.h"
 #include "lib/json.h"
+#include "lib/kill_point.h"
 #include "lib/owned.h"
 
 enum {
@@ -136,11 +137,16 @@ static enum status inject_and_look(const struct fault_order *order,
                                    struct error *err)
 {
     struct observation observation = {0};
-    int64_t f0_ns = clock_boot_ns(), f1_ns = 0;
-    enum status status = order->fault->inject(&record->context, record->record, err);
+    enum status status = STATUS_OK;
 
+    KILL_POINT("before-inject");
+    int64_t f0_ns = clock_boot_ns(), f1_ns = 0;
+    if (!SKIP_POINT("inject"))
+        status = order->fault->inject(&record->context, record->record, err);
+    KILL_POINT("after-inject");
     if (status == STATUS_OK)
         status = ask(order, guardian, "injected", "", err);
+    KILL_POINT("before-observe");
     if (status == STATUS_OK)
         status = fault_observe_until(record, EFFECT_ACTIVE,
                                      smaller(deadline_in_ms(BITE_MS), order->deadline_ns), &f1_ns,

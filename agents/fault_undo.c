@@ -10,6 +10,7 @@
 #include "agents/fault_record.h"
 #include "lib/clock.h"
 #include "lib/json.h"
+#include "lib/kill_point.h"
 #include "lib/log.h"
 #include "lib/owned.h"
 
@@ -40,6 +41,8 @@ static enum status undo(const struct fault_record *record, struct observation *r
                         struct error *err)
 {
     enum effect wanted = must_be_gone(record->fault) ? EFFECT_ABSENT : EFFECT_UNKNOWN;
+
+    KILL_POINT("before-undo");
     enum status status = record->fault->undo(&record->context, record->record, err);
 
     if (status != STATUS_OK)

@@ -8,6 +8,7 @@
 #include "lib/cgroup.h"
 #include "lib/clock.h"
 #include "lib/json.h"
+#include "lib/kill_point.h"
 #include "lib/owned.h"
 
 enum { SETTLE_MS = 2 };
@@ -157,6 +158,7 @@ static enum status apply_once(struct arena *arena, const struct freeze *freeze,
             *ret_pending += freeze_counts(freeze, id);
             *ret_last = id;
             status = way->apply(freeze, id, err);
+            KILL_POINT("inside-inject");
         }
         if (status == STATUS_NOT_FOUND) /* it ended meanwhile */
             status = STATUS_OK;
@@ -208,6 +210,7 @@ static enum status wake_all(struct arena *arena, const struct freeze *freeze, st
 
     for (size_t i = 0; i < targets.count && status == STATUS_OK; i++) {
         status = process_signal(targets.items[i].id, SIGCONT, err);
+        KILL_POINT("inside-undo");
         if (status == STATUS_NOT_FOUND)
             status = STATUS_OK;
     }
@@ -289,6 +292,7 @@ static enum status dissolve_group(const struct freeze *freeze, int64_t deadline_
 
     if (status == STATUS_OK)
         status = cgroup_freeze(freeze->group, false, deadline_ns, err);
+    KILL_POINT("inside-undo");
     if (status == STATUS_OK)
         status = move_home(freeze, deadline_ns, err);
     if (status == STATUS_OK)

@@ -23,6 +23,7 @@
 #include "faults/tcp_probe.h"
 #include "lib/clock.h"
 #include "lib/json.h"
+#include "lib/kill_point.h"
 #include "lib/owned.h"
 
 enum { PROBE_MS = 300, SCRIPT_MAX = 256 * 1024, PRIORITY = -450 };
@@ -378,6 +379,7 @@ static enum status inject(const struct fault_context *context, const json_t *rec
         status = write_ruleset(&partition, &script, err);
     if (status == STATUS_OK)
         status = nft_apply(buffer_text(&script), context->deadline_ns, err);
+    KILL_POINT("inside-inject"); /* one transaction: there is no half of it */
     return status;
 }
 
@@ -390,7 +392,9 @@ static enum status undo(const struct fault_context *context, const json_t *recor
     if (!is_table_name(table))
         return error_set(err, STATUS_INVALID, "record: \"%s\" is no table of Ordeal's", table);
     nft_write_removal(table, &script);
-    return nft_apply(buffer_text(&script), context->deadline_ns, err);
+    enum status status = nft_apply(buffer_text(&script), context->deadline_ns, err);
+    KILL_POINT("inside-undo");
+    return status;
 }
 
 /* --- observe --------------------------------------------------------------------------------- */

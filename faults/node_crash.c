@@ -16,6 +16,7 @@
 #include "faults/tcp_probe.h"
 #include "lib/clock.h"
 #include "lib/json.h"
+#include "lib/kill_point.h"
 
 enum { PROBE_MS = 300 };
 
@@ -150,6 +151,7 @@ static enum status inject(const struct fault_context *context, const json_t *rec
     if (status == STATUS_OK)
         status =
             context->power(context->argument, crash.word, crash.node, context->deadline_ns, err);
+    KILL_POINT("inside-inject");
     return status;
 }
 
@@ -169,6 +171,7 @@ static enum status undo(const struct fault_context *context, const json_t *recor
         status = needs_power(context, err);
     if (status == STATUS_OK)
         status = context->power(context->argument, "on", crash.node, context->deadline_ns, err);
+    KILL_POINT("inside-undo");
     if (status == STATUS_OK)
         status = call_node(&crash, &outcome, err);
     while (status == STATUS_OK && !is_alive(outcome)) {

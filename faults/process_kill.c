@@ -20,6 +20,7 @@
 #include "faults/tcp_probe.h"
 #include "lib/clock.h"
 #include "lib/json.h"
+#include "lib/kill_point.h"
 #include "lib/owned.h"
 
 enum { WAIT_GONE_MS = 5000, WITNESS_MS = 500 };
@@ -177,11 +178,13 @@ static enum status signal_all(const struct victims *victims, int number, struct 
 {
     enum status status = STATUS_OK;
 
-    for (size_t i = 0; i < victims->count; i++)
+    for (size_t i = 0; i < victims->count; i++) {
         if (victims->pidfds[i] >= 0 &&
             syscall(SYS_pidfd_send_signal, victims->pidfds[i], number, NULL, 0U) != 0 &&
             errno != ESRCH)
             status = error_system(err, "sending signal %d", number);
+        KILL_POINT("inside-inject");
+    }
     return status;
 }
 
@@ -313,6 +316,7 @@ static enum status undo(const struct fault_context *context, const json_t *recor
     struct pg_processes set = {0};
 
     (void) context;
+    KILL_POINT("inside-undo");
     return process_set_from_json(arena, json_object_get(record, "processes"), &set, err);
 }
 

@@ -14,6 +14,7 @@
 #include "agents/guardian/member.h"
 #include "agents/guardian/undo.h"
 #include "agents/guardian/writer.h"
+#include "lib/kill_point.h"
 
 enum { HISTORY_MAX = 1024 * 1024 };
 
@@ -269,6 +270,7 @@ void record_close(struct guardian *guardian, struct record *record, const char *
     memcpy(line.uid, record->uid, sizeof line.uid);
     memcpy(line.who, record->who, sizeof line.who);
     memcpy(line.state, record->effect, sizeof line.state);
+    KILL_POINT("before-close");
     writer_append(guardian, &line);
 }
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "agents/guardian/records.h"
+#include "lib/kill_point.h"
 
 enum { STOP_MS = 2000 };
 
@@ -46,8 +47,11 @@ static bool end_torn_line(int fd)
 static int append(int fd, const char *text, size_t length)
 {
     errno = 0;
-    if (!end_torn_line(fd) || !write_all(fd, text, length) || fdatasync(fd) != 0)
+    bool written = end_torn_line(fd) && write_all(fd, text, length);
+    KILL_POINT("journal-written");
+    if (!written || fdatasync(fd) != 0)
         return errno != 0 ? errno : EIO;
+    KILL_POINT("journal-durable");
     return 0;
 }
 
