@@ -195,7 +195,9 @@ START_TEST(undo_without_inject_is_fine_and_harmless)
     drive_expect(fault, &context, record, EFFECT_ABSENT);
     PQfinish(throwaway_connect(&server));
     ck_assert_int_eq(net_call(NULL, "10.9.0.2", AGENT_PORT), TCP_CONNECTED);
-    ck_assert_int_eq(power.offs + power.cuts + power.ons, 0);
+    ck_assert_int_eq(power.offs + power.cuts, 0);
+    /* an undo may ask for power that is there: a slow "off" may still be on its way */
+    ck_assert(power.ons == 0 || fault->executor == EXECUTE_POWER);
 }
 END_TEST
 
