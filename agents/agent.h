@@ -53,6 +53,7 @@ struct agent {
     struct session *session;
     json_t *session_params; /* as they came, to know a reconnect */
     int64_t owner;          /* connection of the session; 0: lost */
+    loop_handle lonely;     /* ends a session to which nobody comes back */
     struct job *jobs;
     int64_t last_connection, last_job;
     struct {

@@ -20,7 +20,10 @@
 #include "lib/log.h"
 #include "lib/owned.h"
 
-enum { HANDSHAKE_MS = 5000 };
+enum {
+    HANDSHAKE_MS = 5000,
+    LONELY_LEASES = 6 /* so long a session waits for an orchestrator that is gone */
+};
 
 /* --- what methods may use -------------------------------------------------------------------- */
 
@@ -71,6 +74,7 @@ void agent_end_session(struct agent *agent)
     for (size_t i = 0; i < agent->end_call_count; i++)
         agent->end_calls[i].call(agent->end_calls[i].argument);
     agent->end_call_count = 0;
+    loop_remove(agent->loop, agent->lonely);
     jobs_kill(agent);
     session_free(agent->session);
     json_decref(agent->session_params);
@@ -161,6 +165,7 @@ static void adopt(struct agent *agent)
     session->control_address = arena_strdup(session->arena, connection->peer);
     session->control_port = agent->options->port;
     agent->owner = connection->id;
+    loop_remove(agent->loop, agent->lonely);
 }
 
 static enum status new_session(struct agent *agent, const json_t *params, struct error *err)
@@ -262,6 +267,22 @@ static json_t *carry_out(struct agent *agent, const json_t *message)
 
 /* --- connections ----------------------------------------------------------------------------- */
 
+/* Its faults went with their leases; now its load ends and its jobs, too. The spool stays. */
+static void on_lonely(void *argument)
+{
+    struct agent *agent = argument;
+
+    log_line(LOG_WARNING, "the orchestrator of run %s does not come back", agent->session->run);
+    agent_end_session(agent);
+}
+
+static void lose_owner(struct agent *agent)
+{
+    agent->owner = 0;
+    agent->lonely = loop_at(agent->loop, deadline_in_ms(LONELY_LEASES * agent->session->lease_ms),
+                            on_lonely, agent);
+}
+
 static void connection_free(struct connection *connection)
 {
     struct agent *agent = connection->agent;
@@ -271,7 +292,7 @@ static void connection_free(struct connection *connection)
         link = &(*link)->next;
     *link = connection->next;
     if (agent->owner == connection->id)
-        agent->owner = 0;
+        lose_owner(agent);
     rpc_free(connection->rpc);
     free(connection);
 }

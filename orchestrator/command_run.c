@@ -23,6 +23,7 @@ struct running {
 struct part {
     const char *name, *folder, *verdict;
     int exit_code;
+    bool interrupted; /* no further part is begun */
     bool has_failover, has_lost;
     double failover_ms, seconds;
     int64_t lost;
@@ -43,8 +44,8 @@ static int rank(int exit_code)
 /* ---- one ---- */
 
 static enum status run_one(const struct running *running, const struct scenario *scenario,
-                           const char *folder, int64_t delay_ms, bool quiet, int *ret_exit_code,
-                           struct error *err)
+                           const char *folder, int64_t delay_ms, bool quiet,
+                           struct engine_result *ret_result, struct error *err)
 {
     struct engine_options options = {.topology = running->topology,
                                      .scenario = scenario,
@@ -53,19 +54,17 @@ static enum status run_one(const struct running *running, const struct scenario 
                                      .strict = invocation_flag(running->invocation, "strict"),
                                      .json = running->json,
                                      .quiet = quiet};
-    struct engine_result result = {0};
     enum status status = files_seed(running->invocation, scenario, &options.seed, err);
 
     if (status == STATUS_OK)
-        status = engine_run(&options, &result, err);
-    if (status == STATUS_OK)
-        *ret_exit_code = result.exit_code;
+        status = engine_run(&options, ret_result, err);
     return status;
 }
 
 static enum status run_single(const struct running *running, const struct scenario *scenario,
                               int *ret_exit_code, struct error *err)
 {
+    struct engine_result result = {0};
     const char *folder;
     enum status status =
         files_run_folder(running->arena, invocation_option(running->invocation, "output"),
@@ -74,7 +73,9 @@ static enum status run_single(const struct running *running, const struct scenar
     if (status != STATUS_OK)
         return status;
     fprintf(stderr, "run directory %s\n", folder);
-    status = run_one(running, scenario, folder, 0, false, ret_exit_code, err);
+    status = run_one(running, scenario, folder, 0, false, &result, err);
+    if (status == STATUS_OK)
+        *ret_exit_code = result.exit_code;
     fprintf(stderr, "run directory %s\n", folder);
     return status;
 }
@@ -105,6 +106,7 @@ static enum status run_part(struct running *running, const struct scenario *scen
                             struct error *err)
 {
     int64_t began_ns = clock_boot_ns();
+    struct engine_result result = {0};
     enum status status =
         files_run_folder(running->arena, folder, scenario->name, &part->folder, err);
 
@@ -112,20 +114,29 @@ static enum status run_part(struct running *running, const struct scenario *scen
         return status;
     part->name = scenario->name;
     fprintf(stderr, "\n== %s: %s\n", scenario->name, part->folder);
-    status = run_one(running, scenario, part->folder, delay_ms, true, &part->exit_code, err);
+    status = run_one(running, scenario, part->folder, delay_ms, true, &result, err);
+    part->exit_code = result.exit_code;
+    part->interrupted = result.interrupted;
     part->seconds = (double) (clock_boot_ns() - began_ns) / NS_PER_SECOND;
     if (status == STATUS_OK)
         read_result(running, part);
     return status;
 }
 
-static int worst_of(const struct part *parts, size_t count)
+/* Parts that a signal kept from being begun make it aborted, however good those before were. */
+static int worst_of(const struct part *parts, size_t count, size_t wanted)
 {
     int worst = EXIT_PASS;
 
-    for (size_t i = 0; i < count; i++)
-        if (rank(parts[i].exit_code) > rank(worst))
-            worst = parts[i].exit_code;
+    for (size_t i = 0; i < count; i++) {
+        bool cut_short = parts[i].interrupted && count < wanted;
+        int exit_code = cut_short && rank(parts[i].exit_code) < rank(EXIT_ABORTED)
+                            ? EXIT_ABORTED
+                            : parts[i].exit_code;
+
+        if (rank(exit_code) > rank(worst))
+            worst = exit_code;
+    }
     return worst;
 }
 
@@ -222,14 +233,13 @@ static void print_spread(const json_t *spread)
 }
 
 static void report_repeats(struct running *running, const struct part *parts, size_t count,
-                           const char *folder)
+                           const char *folder, int exit_code)
 {
     OWNED_JSON json_t *spread = spread_json(running->arena, parts, count);
 
     if (running->json) {
         print_json(json_pack("{s:s, s:o, s:O, s:i}", "folder", folder, "runs",
-                             parts_json(parts, count), "failover", spread, "exit_code",
-                             worst_of(parts, count)));
+                             parts_json(parts, count), "failover", spread, "exit_code", exit_code));
         return;
     }
     print_table(parts, count);
@@ -256,12 +266,13 @@ static enum status run_repeats(struct running *running, const struct scenario *s
             run_part(running, scenario, inner, scenario->spread_ms * i / times, &parts[count], err);
         if (status != STATUS_OK)
             break;
-        if (rank(parts[count++].exit_code) >= rank(EXIT_REFUSED))
+        const struct part *done = &parts[count++];
+        if (done->interrupted || rank(done->exit_code) >= rank(EXIT_REFUSED))
             break; /* the next one would begin on a cluster that is not as it should be */
     }
-    report_repeats(running, parts, count, folder);
+    *ret_exit_code = worst_of(parts, count, (size_t) times);
+    report_repeats(running, parts, count, folder, *ret_exit_code);
     fprintf(stderr, "run directory %s\n", folder);
-    *ret_exit_code = worst_of(parts, count);
     return status;
 }
 
@@ -287,20 +298,20 @@ static enum status run_profile(struct running *running, const struct profile *pr
         status = run_part(running, profile->scenarios[i], inner, 0, &parts[count], err);
         if (status != STATUS_OK)
             break;
-        if (rank(parts[count++].exit_code) >= rank(EXIT_ABORTED))
+        const struct part *done = &parts[count++];
+        if (done->interrupted || rank(done->exit_code) >= rank(EXIT_ABORTED))
             break; /* an operator's end or an unclean node ends all of it */
     }
+    *ret_exit_code = worst_of(parts, count, profile->count);
     if (running->json)
         print_json(json_pack("{s:s, s:s, s:o, s:i}", "profile", profile->name, "folder", folder,
-                             "runs", parts_json(parts, count), "exit_code",
-                             worst_of(parts, count)));
+                             "runs", parts_json(parts, count), "exit_code", *ret_exit_code));
     else
         print_table(parts, count);
     if (count < profile->count)
         fprintf(stderr, "%zu of %zu scenarios did not run\n", profile->count - count,
                 profile->count);
     fprintf(stderr, "run directory %s\n", folder);
-    *ret_exit_code = worst_of(parts, count);
     return status;
 }
 
@@ -373,8 +384,11 @@ const struct command command_run = {
     .maximum = 1,
     .summary = "do a scenario to the cluster and judge what happened",
     .text = "Preflight, baseline, method, recovery, checks, report. What happens goes to stderr "
-            "and into the run directory as it happens; the summary goes to stdout. SIGINT and "
-            "SIGTERM undo everything first, then end the run with 3.",
+            "and into the run directory as it happens; the summary goes to stdout. SIGINT, "
+            "SIGTERM and SIGHUP undo everything, bring the cluster back, judge what was seen and "
+            "end the run with 3. A second one leaves as soon as everything is undone: nothing is "
+            "waited for but that, no evidence is collected, and a cluster that is not whole by "
+            "then ends the run with 5.",
     .options = options,
     .run = run_run,
 };

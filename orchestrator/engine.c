@@ -138,20 +138,44 @@ static void set_outcome(struct engine *engine, const char *outcome, const struct
     engine->reason = *reason;
 }
 
+bool engine_hurried(const struct engine *engine)
+{
+    return engine->signals > 1;
+}
+
+void engine_leavable(struct engine *engine, bool yes)
+{
+    engine->leavable = yes;
+    if (yes && engine_hurried(engine))
+        cluster_unshield(engine->cluster);
+    else if (!yes)
+        cluster_shield(engine->cluster);
+}
+
+static const char *signal_words(const struct engine *engine)
+{
+    if (engine_hurried(engine))
+        return "leaving as soon as everything is undone";
+    return engine->winding_up ? "everything is being put back already" : "undoing what is active";
+}
+
+/* The first ends the run in order; the second gives up all that undoes nothing. */
 static void on_signal(void *argument, int signal)
 {
     struct engine *engine = argument;
     struct error reason = {0};
 
+    engine->signals++;
     error_set(&reason, STATUS_ABORTED, "interrupted by %s",
               signal == SIGINT    ? "SIGINT"
               : signal == SIGTERM ? "SIGTERM"
                                   : "SIGHUP");
-    journal_note(engine->journal, "%s; %s", reason.message,
-                 engine->winding_up ? "already putting everything back" : "undoing what is active");
+    journal_note(engine->journal, "%s; %s", reason.message, signal_words(engine));
     if (engine->changed)
         set_outcome(engine, "aborted", &reason);
     cluster_abort(engine->cluster, &reason);
+    if (engine_hurried(engine) && engine->leavable)
+        cluster_unshield(engine->cluster);
 }
 
 /* ---- beginning ---- */
@@ -341,6 +365,7 @@ static enum status begin(struct engine *engine, struct error *err)
 
 static enum status work(struct engine *engine, struct error *err)
 {
+    engine_phase(engine, "prepare");
     enum status status = load_begin(engine, engine->first_writer, err);
 
     if (status == STATUS_OK) { /* a driver that routes opens the endpoint here */
@@ -356,6 +381,19 @@ static enum status work(struct engine *engine, struct error *err)
     return status;
 }
 
+/* An end before the end promises that everything is as it was: a cluster that is not back is not.
+ */
+static void recover(struct engine *engine)
+{
+    struct error error = {0};
+
+    if (recovery_run(engine, &error) == STATUS_OK)
+        return;
+    journal_note(engine->journal, "recovery: %s", error.message);
+    if (strcmp(engine->outcome, "aborted") == 0)
+        engine->clean = false;
+}
+
 /* From here on nothing stops before every node is as it was. */
 static void wind_up(struct engine *engine)
 {
@@ -363,12 +401,15 @@ static void wind_up(struct engine *engine)
 
     engine->winding_up = true;
     cluster_shield(engine->cluster);
-    if (recovery_run(engine, &error) != STATUS_OK)
-        journal_note(engine->journal, "recovery: %s", error.message);
+    recover(engine);
     if (engine->ha_begun)
         engine->ha.driver->end(&engine->ha);
     engine_phase(engine, "checks");
-    collect_run(engine);
+    engine_leavable(engine, true);
+    if (!engine_hurried(engine))
+        collect_run(engine);
+    engine_leavable(engine, false);
+    collect_integrity(engine);
     if (load_drop(engine, &error) != STATUS_OK) {
         journal_note(engine->journal, "dropping the workload's tables: %s", error.message);
         engine->clean = false;
@@ -402,7 +443,8 @@ static void close_sessions(struct engine *engine)
 
 static void journal_end(struct engine *engine)
 {
-    json_t *end = json_pack("{s:s, s:b}", "outcome", engine->outcome, "clean", engine->clean);
+    json_t *end = json_pack("{s:s, s:b, s:b}", "outcome", engine->outcome, "clean", engine->clean,
+                            "changed", engine->changed);
 
     if (engine->reason.message[0] != '\0')
         json_object_set_new(end, "reason", json_string(engine->reason.message));
@@ -431,6 +473,7 @@ static void conduct(struct engine *engine)
     if (engine->changed && engine->clean && journal_failure(engine->journal, &error) != STATUS_OK)
         set_outcome(engine, "aborted", &error);
     journal_end(engine);
+    journal_leave_loop(engine->journal);
     cluster_free(engine->cluster);
     engine->cluster = NULL;
 }
@@ -494,8 +537,33 @@ static int report(const struct engine *engine)
     return worse(code_of(engine), exit_code);
 }
 
-enum status engine_run(const struct engine_options *options, struct engine_result *ret_result,
-                       struct error *err)
+/* ---- signals outside the loop ---- */
+
+static sigset_t ending_signals(void)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    return set;
+}
+
+/* A signal during the report, which is finished all the same: everything is undone by then. */
+static bool take_late_signals(void)
+{
+    const sigset_t set = ending_signals();
+    const struct timespec now = {0};
+    bool any = false;
+
+    while (sigtimedwait(&set, NULL, &now) > 0)
+        any = true;
+    return any;
+}
+
+static enum status run_blocked(const struct engine_options *options,
+                               struct engine_result *ret_result, struct error *err)
 {
     struct engine *engine = engine_new(options);
     enum status status =
@@ -511,7 +579,24 @@ enum status engine_run(const struct engine_options *options, struct engine_resul
     engine->journal = NULL;
     view_free(engine->view);
     engine->view = NULL;
-    *ret_result = (struct engine_result){.exit_code = report(engine), .outcome = engine->outcome};
+    *ret_result = (struct engine_result){.exit_code = report(engine),
+                                         .outcome = engine->outcome,
+                                         .interrupted = engine->signals > 0};
     engine_free(engine);
     return STATUS_OK;
+}
+
+/* Before the first event and after the last one a signal waits: it never ends a run unsaid. */
+enum status engine_run(const struct engine_options *options, struct engine_result *ret_result,
+                       struct error *err)
+{
+    const sigset_t set = ending_signals();
+    sigset_t before;
+
+    sigprocmask(SIG_BLOCK, &set, &before);
+    enum status status = run_blocked(options, ret_result, err);
+    if (take_late_signals() && status == STATUS_OK)
+        ret_result->interrupted = true;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return status;
 }

@@ -27,6 +27,7 @@ struct engine_options {
 struct engine_result {
     int exit_code;
     const char *outcome; /* completed, refused, aborted */
+    bool interrupted;    /* a signal asked for an end, be it during the report: no further run */
 };
 
 /*

@@ -163,9 +163,10 @@ void integrity_run(struct engine *engine, const char *primary)
 
     if (json_flag(params, "amcheck", true))
         amcheck(&all, primary);
-    if (json_flag(params, "verify", true))
+    if (json_flag(params, "verify", true) && engine->signals == 0)
         verify(&all, primary);
-    for (size_t i = 0; json_flag(params, "checksums", true) && i < engine->topology->node_count;
+    for (size_t i = 0; json_flag(params, "checksums", true) && i < engine->topology->node_count &&
+                       engine->signals == 0;
          i++) {
         const struct topology_node *node = &engine->topology->nodes[i];
 

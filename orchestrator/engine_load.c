@@ -171,7 +171,8 @@ static json_t *start_params(const struct engine *engine, size_t index)
     json_object_set_new(workload, "clients", json_integer(mine > 0 ? mine : 1));
     json_object_set_new(workload, "rate", json_real(rate * (double) mine / (double) clients));
     json_object_set_new(workload, "first_client", json_integer(first));
-    json_t *params = json_pack("{s:s, s:o}", "run", engine->run, "workload", workload);
+    json_t *params = json_pack("{s:s, s:o, s:I}", "run", engine->run, "workload", workload, "seed",
+                               (json_int_t) engine->options->seed);
     if (index == 0)
         json_object_set(params, "probes", engine->scenario->probes);
     return params;
@@ -215,14 +216,20 @@ static void journal_load_start(struct engine *engine)
                             json_deep_copy(engine->scenario->probes), "nodes", nodes));
 }
 
+/*
+ * Not to be left in the middle: a job that still makes the tables, or workers that nobody knows of,
+ * would outlive what takes them away. A signal is heeded right after.
+ */
 enum status load_begin(struct engine *engine, const char *primary, struct error *err)
 {
+    cluster_shield(engine->cluster);
     engine->prepared = true; /* also when it stops half-way */
     enum status status = cluster_call(engine->cluster, primary, "load.prepare",
                                       engine_params(engine), PREPARE_MS, NULL, err);
 
     if (status == STATUS_OK)
         status = on_each_load(engine, "load.start", start_params, err);
+    cluster_unshield(engine->cluster);
     if (status != STATUS_OK)
         return error_context(err, "starting the load");
     journal_load_start(engine);

@@ -207,23 +207,52 @@ static enum status recover_cluster(struct engine *engine, int64_t began_ns, stru
     return confirm(engine, began_ns, deadline_ns, err);
 }
 
+static void undo_everything(struct engine *engine)
+{
+    struct error error = {0};
+
+    if (injections_undo_all(engine, &error) != STATUS_OK)
+        engine->clean = false;
+    power_on_silent(engine);
+    engine_leavable(engine, true);
+    if (cluster_wait_connected(engine->cluster, NULL, deadline_in_ms(CONNECT_MS), &error) !=
+        STATUS_OK)
+        journal_note(engine->journal, "%s", error.message);
+    engine_leavable(engine, false);
+    recover_nodes(engine);
+}
+
+/* A run that was aborted measures nothing more on the cluster that is back. */
+static enum status load_the_recovered(struct engine *engine, struct error *err)
+{
+    bool completed = strcmp(engine->outcome, "completed") == 0;
+
+    if (!completed || engine->load_count == 0 || !engine->loads[0].running)
+        return STATUS_OK;
+    return engine_pause(engine, AFTER_LOAD_MS, err);
+}
+
+/* After a second signal one look says whether the cluster is back. */
+static enum status come_back(struct engine *engine, int64_t began_ns, struct error *err)
+{
+    engine_leavable(engine, true);
+    enum status status = recover_cluster(engine, began_ns, err);
+    if (status == STATUS_OK)
+        status = load_the_recovered(engine, err);
+    if (!engine_hurried(engine))
+        steady_state(engine, "after");
+    engine_leavable(engine, false);
+    return engine_hurried(engine) ? confirm(engine, began_ns, clock_boot_ns(), err) : status;
+}
+
 enum status recovery_run(struct engine *engine, struct error *err)
 {
     int64_t began_ns = clock_boot_ns();
     struct error error = {0};
 
     engine_phase(engine, "recovery");
-    if (injections_undo_all(engine, &error) != STATUS_OK)
-        engine->clean = false;
-    power_on_silent(engine);
-    if (cluster_wait_connected(engine->cluster, NULL, deadline_in_ms(CONNECT_MS), &error) !=
-        STATUS_OK)
-        journal_note(engine->journal, "%s", error.message);
-    recover_nodes(engine);
-    enum status status = recover_cluster(engine, began_ns, err);
-    if (status == STATUS_OK && engine->load_count > 0 && engine->loads[0].running)
-        status = engine_pause(engine, AFTER_LOAD_MS, err);
-    steady_state(engine, "after");
+    undo_everything(engine);
+    enum status status = come_back(engine, began_ns, err);
     if (load_end(engine, &error) != STATUS_OK)
         journal_note(engine->journal, "%s", error.message);
     return status;

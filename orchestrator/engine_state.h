@@ -28,6 +28,7 @@ struct injection {
     json_t *params, *result, *witness, *standbys; /* owned; standbys: gaps before it */
     size_t witnesses_open;
     loop_handle timer;
+    bool able;      /* its node can do it: waits for the others, then for the disk */
     bool sent;      /* fault.inject went out: there may be something to undo */
     bool journaled; /* fault.injected or fault.failed */
     bool undoing, undone;
@@ -43,8 +44,9 @@ struct step_run {
     enum step_state state;
     int64_t started_ns, ended_ns;
     loop_handle timer;
-    size_t open; /* injections that are not over */
-    int surveys; /* looks at the cluster so far */
+    size_t open;   /* injections that are not over */
+    size_t asking; /* nodes that have not said whether they can do it */
+    int surveys;   /* looks at the cluster so far */
 };
 
 /* What one client node says about its load. */
@@ -99,7 +101,9 @@ struct engine {
     json_t *fingerprints; /* before, per node */
     const char *outcome;
     struct error reason; /* why refused or aborted */
-    bool winding_up;     /* undoing has begun: signals change nothing any more */
+    int signals;         /* that asked for an end: after the second nothing but undoing goes on */
+    bool winding_up;     /* undoing has begun: nothing stops it any more */
+    bool leavable;       /* a part of the winding up that undoes nothing */
     bool changed;        /* something on a node was changed */
     bool clean;          /* every node confirmed */
     char final_primary[40];
@@ -111,6 +115,10 @@ void engine_phase(struct engine *engine, const char *phase);
 MUST_CHECK enum status engine_pause(struct engine *engine, int64_t ms, struct error *err);
 /* {"run": ...}, for methods that change a node. */
 json_t *engine_params(const struct engine *engine);
+/* Did a second signal say that nothing is to be waited for but the undo? */
+bool engine_hurried(const struct engine *engine);
+/* The parts of the winding up that a second signal cuts short begin and end here. */
+void engine_leavable(struct engine *engine, bool yes);
 /* A step or a full disk ends the method; the first reason counts. */
 void engine_fail(struct engine *engine, const struct error *reason);
 /* Asked fresh, journaled as `member` events. */
@@ -155,6 +163,7 @@ void steady_state(struct engine *engine, const char *when);
 /* ---- engine_collect.c, engine_integrity.c ---- */
 void collect_ledgers(struct engine *engine);
 void collect_run(struct engine *engine);
+void collect_integrity(struct engine *engine);
 void integrity_run(struct engine *engine, const char *primary);
 
 /* ---- engine_residue.c ---- */

@@ -123,6 +123,7 @@ void injection_undo(struct injection *injection)
     injection->undoing = true;
     loop_remove(cluster_loop(engine->cluster), injection->timer);
     injection->timer = 0;
+    journal_event(engine->journal, "fault.undo", base_json(injection));
     cluster_post(engine->cluster, injection->agent->name, "fault.undo", undo_params(injection),
                  UNDO_MS, on_undone, injection);
 }
@@ -288,31 +289,93 @@ static void journal_exposure(struct injection *injection)
                             "standbys", injection->standbys));
 }
 
+/* What is about to be done, for whoever reads the journal of a run that died. */
+static void journal_inject(struct injection *injection)
+{
+    json_t *event = base_json(injection);
+
+    json_object_set(event, "params", injection->params);
+    json_object_set_new(event, "hold_ms", json_integer(injection->run->step->hold_ms));
+    journal_event(injection->run->engine->journal, "fault.inject", event);
+}
+
+static void send_inject(struct injection *injection)
+{
+    const struct step_run *run = injection->run;
+    struct engine *engine = run->engine;
+    json_t *params = json_pack("{s:s, s:s, s:s, s:O, s:I}", "run", engine->run, "uid",
+                               injection->uid, "fault", run->step->fault->name, "params",
+                               injection->params, "hold_ms", (json_int_t) run->step->hold_ms);
+
+    injection->sent = true;
+    cluster_post(engine->cluster, injection->agent->name, "fault.inject", params, INJECT_MS,
+                 on_injected, injection);
+}
+
+/* No fault whose event could not be made durable: a run must be able to say what it did. */
+static void on_durable(void *argument, const struct error *error)
+{
+    struct step_run *run = argument;
+    struct engine *engine = run->engine;
+
+    if (run->state != STEP_RUNNING)
+        return; /* wound up meanwhile */
+    if (error != NULL)
+        engine_fail(engine, error);
+    for (struct injection *injection = engine->injections; injection != NULL;
+         injection = injection->next) {
+        if (injection->run != run || !injection->able || injection->sent)
+            continue;
+        if (error == NULL) {
+            send_inject(injection);
+            continue;
+        }
+        journal_failed(injection, error);
+        finish(injection);
+    }
+}
+
+/* Every node of the step has answered: all of them at once, after one wait for the disk. */
+static void asked(struct step_run *run)
+{
+    struct engine *engine = run->engine;
+    bool any = false;
+
+    if (--run->asking > 0)
+        return;
+    for (struct injection *injection = engine->injections; injection != NULL;
+         injection = injection->next) {
+        if (injection->run != run || !injection->able)
+            continue;
+        any = true;
+        journal_exposure(injection);
+        journal_inject(injection);
+    }
+    if (any)
+        journal_sync(engine->journal, cluster_loop(engine->cluster), on_durable, run);
+}
+
 static void on_supported(void *argument, enum status status, const json_t *result,
                          const struct error *error)
 {
     struct injection *injection = argument;
     struct step_run *run = injection->run;
-    struct engine *engine = run->engine;
 
     if (run->state != STEP_RUNNING)
         return; /* wound up meanwhile */
     if (status != STATUS_OK) {
         journal_failed(injection, error);
         finish(injection);
+        asked(run);
         return;
     }
     if (!json_flag(result, "supported", false)) {
         skip(injection, json_text(result, "reason", "this node cannot do it"));
+        asked(run);
         return;
     }
-    journal_exposure(injection);
-    injection->sent = true;
-    json_t *params = json_pack("{s:s, s:s, s:s, s:O, s:I}", "run", engine->run, "uid",
-                               injection->uid, "fault", run->step->fault->name, "params",
-                               injection->params, "hold_ms", (json_int_t) run->step->hold_ms);
-    cluster_post(engine->cluster, injection->agent->name, "fault.inject", params, INJECT_MS,
-                 on_injected, injection);
+    injection->able = true;
+    asked(run);
 }
 
 static json_t *gaps_json(const struct ha_state *state)
@@ -391,6 +454,7 @@ void injection_start(struct step_run *run, const struct topology_node *node, jso
         json_object_set_new(params, "node", json_string(node->name));
     if (power && injection->agent == NULL) {
         skip(injection, "no node of the topology has the role power");
+        asked(run);
         return;
     }
     /* the look at the cluster is gone when the answer comes: keep what the exposure needs */
@@ -412,6 +476,8 @@ static bool must_undo(const struct injection *injection)
 static enum status undo_one(struct engine *engine, struct injection *injection, struct error *err)
 {
     json_t *result = NULL;
+
+    journal_event(engine->journal, "fault.undo", base_json(injection));
     enum status status = cluster_wait_connected(engine->cluster, injection->agent->name,
                                                 deadline_in_ms(UNDO_MS), err);
 
@@ -441,6 +507,17 @@ static bool none_in_flight(void *argument)
     return true;
 }
 
+/* Announced, but the run ended while it waited for the disk. */
+static void journal_unsent(struct injection *injection)
+{
+    struct error error = {0};
+
+    if (!injection->able || injection->sent || injection->journaled)
+        return;
+    error_set(&error, STATUS_ABORTED, "the run ended before it was sent");
+    journal_failed(injection, &error);
+}
+
 enum status injections_undo_all(struct engine *engine, struct error *err)
 {
     enum status status = STATUS_OK;
@@ -453,6 +530,7 @@ enum status injections_undo_all(struct engine *engine, struct error *err)
          injection = injection->next) {
         loop_remove(cluster_loop(engine->cluster), injection->timer);
         injection->timer = 0;
+        journal_unsent(injection);
         journal_injected(injection);
         if (!must_undo(injection) || undo_one(engine, injection, &error) == STATUS_OK)
             continue;

@@ -4,20 +4,34 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "lib/buffer.h"
 #include "lib/clock.h"
 #include "lib/owned.h"
+#include "lib/process.h"
 
 enum { LINE_MAX_BYTES = 4 * 1024 * 1024, RESERVE_BYTES = 16 * 1024 * 1024 };
 
+/* Somebody who waits for the disk. */
+struct waiting {
+    struct waiting *next;
+    journal_synced *done;
+    void *argument;
+};
+
 struct journal {
     int events, schedule;
+    struct loop *loop; /* of journal_sync() */
+    loop_handle watching;
+    struct process syncing;          /* a child that does the fsync; pid 0: none */
+    struct waiting *synced, *behind; /* those whom it answers; those whose events came later */
     int reserve; /* room kept for the end of a run on a disk that fills up; -1: none or given up */
     int64_t sequence, method_ns;
     void (*watch)(void *argument, const json_t *event);
@@ -71,6 +85,29 @@ enum status journal_open(const char *folder, void (*watch)(void *argument, const
     return STATUS_OK;
 }
 
+static void forget(struct waiting *list)
+{
+    while (list != NULL) {
+        struct waiting *next = list->next;
+
+        free(list);
+        list = next;
+    }
+}
+
+void journal_leave_loop(struct journal *journal)
+{
+    if (journal->syncing.pid != 0) {
+        loop_remove(journal->loop, journal->watching);
+        process_kill(&journal->syncing);
+    }
+    forget(journal->synced);
+    forget(journal->behind);
+    journal->syncing = (struct process){0};
+    journal->synced = journal->behind = NULL;
+    journal->loop = NULL;
+}
+
 void journal_close(struct journal *journal)
 {
     if (journal == NULL)
@@ -85,6 +122,7 @@ void journal_close(struct journal *journal)
     }
     if (journal->reserve >= 0)
         close(journal->reserve);
+    journal_leave_loop(journal);
     free(journal);
 }
 
@@ -167,6 +205,92 @@ void journal_schedule(struct journal *journal, const char *step, const char *act
     buffer_printf(&line, "%" PRId64 " %s %s %s %s %s\n", offset_ms, step, action, fault, node,
                   text != NULL ? text : "{}");
     write_line(journal, journal->schedule, "schedule.txt", &line);
+}
+
+/* ---- durable ---- */
+
+/* In the child: the exit status tells errno. */
+static int sync_events(void *argument)
+{
+    const struct journal *journal = argument;
+
+    return fdatasync(journal->events) == 0 ? 0 : errno;
+}
+
+static void fail_syncing(struct journal *journal, const struct error *reason)
+{
+    if (journal->failure.code == STATUS_OK)
+        journal->failure = *reason;
+}
+
+static void tell_all(struct journal *journal)
+{
+    struct waiting *list = journal->synced;
+    const struct error *reason = journal->failure.code != STATUS_OK ? &journal->failure : NULL;
+
+    journal->synced = NULL;
+    for (const struct waiting *waiting = list; waiting != NULL; waiting = waiting->next)
+        waiting->done(waiting->argument, reason);
+    forget(list);
+}
+
+static void begin_syncing(struct journal *journal);
+
+static void on_synced(void *argument, short events)
+{
+    struct journal *journal = argument;
+    struct error error = {0};
+    int wait = 0;
+
+    (void) events;
+    loop_remove(journal->loop, journal->watching);
+    if (process_reap(&journal->syncing, clock_boot_ns(), &wait, &error) != STATUS_OK) {
+        fail_syncing(journal, &error);
+    } else if (!WIFEXITED(wait) || WEXITSTATUS(wait) != 0) {
+        errno = WIFEXITED(wait) ? WEXITSTATUS(wait) : EINTR;
+        error_system(&error, "making journal.ndjson durable");
+        fail_syncing(journal, &error);
+    }
+    journal->syncing = (struct process){0};
+    tell_all(journal);
+    if (journal->behind != NULL && journal->syncing.pid == 0)
+        begin_syncing(journal);
+}
+
+static void on_refused(void *argument)
+{
+    struct journal *journal = argument;
+
+    tell_all(journal);
+}
+
+static void begin_syncing(struct journal *journal)
+{
+    struct error error = {0};
+
+    journal->synced = journal->behind;
+    journal->behind = NULL;
+    if (process_fork(sync_events, journal, &journal->syncing, &error) == STATUS_OK) {
+        journal->watching =
+            loop_watch(journal->loop, journal->syncing.pidfd, POLLIN, on_synced, journal);
+        return;
+    }
+    fail_syncing(journal, &error);
+    journal->syncing = (struct process){0};
+    loop_at(journal->loop, clock_boot_ns(), on_refused, journal);
+}
+
+void journal_sync(struct journal *journal, struct loop *loop, journal_synced *done, void *argument)
+{
+    struct waiting *waiting = calloc(1, sizeof *waiting);
+
+    if (waiting == NULL)
+        abort();
+    *waiting = (struct waiting){.next = journal->behind, .done = done, .argument = argument};
+    journal->behind = waiting;
+    journal->loop = loop;
+    if (journal->syncing.pid == 0 && journal->synced == NULL)
+        begin_syncing(journal);
 }
 
 enum status journal_failure(const struct journal *journal, struct error *err)

@@ -80,7 +80,7 @@ static void inject_all(struct step_run *run, const struct target_nodes *nodes, c
                        const struct ha_state *state)
 {
     journal_begin(run, nodes);
-    run->open = nodes->count;
+    run->open = run->asking = nodes->count;
     for (size_t i = 0; i < nodes->count; i++)
         injection_start(run, nodes->nodes[i], json_deep_copy(params), state);
 }

@@ -94,5 +94,7 @@ MUST_CHECK enum status cluster_wait(struct cluster *cluster, bool (*done)(void *
  */
 void cluster_abort(struct cluster *cluster, const struct error *reason);
 void cluster_shield(struct cluster *cluster);
+/* What is waited for from here on is not cleaning up: after an abort it fails again. */
+void cluster_unshield(struct cluster *cluster);
 
 #endif

@@ -372,3 +372,8 @@ void cluster_shield(struct cluster *cluster)
 {
     cluster->shielded = true;
 }
+
+void cluster_unshield(struct cluster *cluster)
+{
+    cluster->shielded = false;
+}

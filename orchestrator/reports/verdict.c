@@ -59,12 +59,12 @@ static void judge_residue(struct report *report, struct reasons *dirty)
     }
 }
 
-static const json_t *last_undo(const struct record *record, const char *uid)
+static const json_t *of_uid(const struct record *record, const char *name, const char *uid)
 {
     const json_t *found = NULL;
     size_t index = 0;
 
-    for (const json_t *event; (event = record_next(record, "fault.undone", &index)) != NULL;)
+    for (const json_t *event; (event = record_next(record, name, &index)) != NULL;)
         if (strcmp(json_text(event, "uid", ""), uid) == 0)
             found = event;
     return found;
@@ -74,13 +74,41 @@ static void judge_undo(struct report *report, struct reasons *dirty)
 {
     for (size_t i = 0; i < report->faults.count; i++) {
         const struct evidence_fault *fault = &report->faults.items[i];
-        const json_t *undo = last_undo(report->record, fault->uid);
+        const json_t *undo = of_uid(report->record, "fault.undone", fault->uid);
         const char *state = json_text(undo, "state", "absent");
         if (fault->holds && undo == NULL)
             reasons_add(dirty, "%s on %s was not seen undone", fault->fault, fault->node);
         else if (fault->holds && (strcmp(state, "active") == 0 || strcmp(state, "partial") == 0))
             reasons_add(dirty, "%s on %s is %s after its undo", fault->fault, fault->node, state);
     }
+}
+
+/* What was sent and of which nothing more is known: the orchestrator died, or its disk was full. */
+static void judge_sent(struct report *report, struct reasons *dirty)
+{
+    static const char *const outcomes[] = {"fault.injected", "fault.failed", "fault.undone"};
+    size_t index = 0;
+
+    for (const json_t *event;
+         (event = record_next(report->record, "fault.inject", &index)) != NULL;) {
+        const char *uid = json_text(event, "uid", "");
+        bool known = false;
+
+        for (size_t i = 0; i < sizeof outcomes / sizeof outcomes[0]; i++)
+            known = known || of_uid(report->record, outcomes[i], uid) != NULL;
+        if (!known)
+            reasons_add(dirty, "whether %s on %s was injected is not recorded",
+                        json_text(event, "fault", "?"), json_text(event, "node", "?"));
+    }
+}
+
+/* Whoever ends a run early is promised that everything is as it was. */
+static void judge_cluster(struct report *report, const json_t *end, struct reasons *dirty)
+{
+    const json_t *missing = record_last(report->record, "recovery.timeout");
+
+    if (strcmp(json_text(end, "outcome", ""), "aborted") == 0 && missing != NULL)
+        reasons_add(dirty, "the cluster is not back: %s", json_text(missing, "text", "?"));
 }
 
 static bool not_recovered(struct report *report)
@@ -93,8 +121,10 @@ static bool not_recovered(struct report *report)
                             "clean");
     else if (!json_flag(end, "clean", false))
         reasons_add(&dirty, "the run ended without every node confirmed clean");
+    judge_cluster(report, end, &dirty);
     judge_residue(report, &dirty);
     judge_undo(report, &dirty);
+    judge_sent(report, &dirty);
     if (dirty.count == 0)
         return false;
     report->reasons = dirty;
@@ -217,6 +247,10 @@ static enum run_verdict decide(struct report *report)
     if (strcmp(outcome, "refused") == 0) {
         reasons_add(&report->reasons, "%s", reason);
         return json_flag(end, "clean", true) ? RUN_REFUSED : RUN_NOT_RECOVERED;
+    }
+    if (strcmp(outcome, "aborted") == 0 && !json_flag(end, "changed", true)) {
+        reasons_add(&report->reasons, "%s, before anything was changed", reason);
+        return json_flag(end, "clean", true) ? RUN_ABORTED : RUN_NOT_RECOVERED;
     }
     if (not_recovered(report))
         return RUN_NOT_RECOVERED;

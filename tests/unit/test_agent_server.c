@@ -146,6 +146,28 @@ START_TEST(one_run_at_a_time)
 }
 END_TEST
 
+/* Else its load would write for ever. The ended session is seen by what only an open one refuses.
+ */
+START_TEST(a_session_without_an_orchestrator_ends)
+{
+    enum { SHORT_MS = 500, OTHER_MS = 600 };
+    struct agent_peer *second = agent_peer_new("control");
+    int64_t deadline_ns = deadline_in_ms(10000);
+
+    json_decref(agent_call(peer, "session.open", agent_session("run-1", SHORT_MS, NULL)));
+    agent_peer_free(peer);
+    peer = second;
+    ck_assert_str_eq(agent_refusal(peer, "session.open", agent_session("run-1", OTHER_MS, NULL)),
+                     "conflict: run run-1 is open here with other parameters");
+    while (strstr(agent_fixture_log(), "the orchestrator of run run-1 does not come back") ==
+           NULL) {
+        ck_assert_msg(!deadline_passed(deadline_ns), "%s", agent_fixture_log());
+        json_decref(agent_call(peer, "hello", json_pack("{s:i}", "protocol", 1)));
+    }
+    json_decref(agent_call(peer, "session.open", agent_session("run-1", OTHER_MS, NULL)));
+}
+END_TEST
+
 START_TEST(a_session_for_another_node_is_refused)
 {
     json_t *params = agent_session("run-1", LEASE_MS, NULL);
@@ -439,10 +461,11 @@ END_TEST
 
 TEST_MAIN("agent server", 60, setup, teardown, hello_says_who_answers, unknown_things_are_refused,
           strangers_are_refused_told_and_logged, methods_need_a_session, one_run_at_a_time,
-          the_lever_stops_all_but_undoing, the_policy_bounds_methods_and_holds,
-          without_a_policy_an_hour_is_the_most, a_session_for_another_node_is_refused,
-          a_state_folder_under_test_is_refused, files_of_the_spool_are_read,
-          a_large_file_comes_in_parts, nothing_outside_the_spool_is_read,
-          faults_are_refused_before_anything_is_recorded, a_node_without_power_driver_says_so,
-          power_runs_the_drivers_programs, a_dead_agent_comes_back, a_dead_guardian_ends_the_agent,
+          a_session_without_an_orchestrator_ends, the_lever_stops_all_but_undoing,
+          the_policy_bounds_methods_and_holds, without_a_policy_an_hour_is_the_most,
+          a_session_for_another_node_is_refused, a_state_folder_under_test_is_refused,
+          files_of_the_spool_are_read, a_large_file_comes_in_parts,
+          nothing_outside_the_spool_is_read, faults_are_refused_before_anything_is_recorded,
+          a_node_without_power_driver_says_so, power_runs_the_drivers_programs,
+          a_dead_agent_comes_back, a_dead_guardian_ends_the_agent,
           two_fingerprints_of_a_quiet_node_are_equal)
