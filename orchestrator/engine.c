@@ -276,6 +276,7 @@ static struct engine *engine_new(const struct engine_options *options)
     engine->view = view_for_stderr();
     name_run(engine);
     list_loads(engine);
+    engine->ledgers = json_array();
     return engine;
 }
 
@@ -289,6 +290,7 @@ static void engine_free(struct engine *engine)
         json_decref(injection->standbys);
     }
     json_decref(engine->members);
+    json_decref(engine->ledgers);
     json_decref(engine->fingerprints);
     journal_close(engine->journal);
     view_free(engine->view);

@@ -71,6 +71,22 @@ static void take_status(struct engine *engine, struct load_node *load, const jso
     view_load(engine->view, load_rate(engine), worst_p99_us(engine));
 }
 
+static void take_end(struct engine *engine, struct load_node *load, const json_t *params)
+{
+    const json_t *item;
+    size_t index;
+
+    load->ended = true;
+    load->workers = json_number(params, "workers", 0);
+    load->complete = json_flag(params, "complete", false);
+    json_array_foreach(json_object_get(params, "ledgers"), index, item)
+    {
+        json_t *copy = json_deep_copy(item);
+        json_object_set_new(copy, "node", json_string(load->node->name));
+        json_array_append_new(engine->ledgers, copy);
+    }
+}
+
 void load_notified(struct engine *engine, const struct topology_node *node, const char *method,
                    const json_t *params)
 {
@@ -78,13 +94,10 @@ void load_notified(struct engine *engine, const struct topology_node *node, cons
 
     if (load == NULL)
         return;
-    if (strcmp(method, "load.status") == 0) {
+    if (strcmp(method, "load.status") == 0)
         take_status(engine, load, params);
-    } else if (strcmp(method, "load.ended") == 0) {
-        load->ended = true;
-        load->workers = json_number(params, "workers", 0);
-        load->complete = json_flag(params, "complete", false);
-    }
+    else if (strcmp(method, "load.ended") == 0 && !load->ended)
+        take_end(engine, load, params);
 }
 
 int64_t load_last_ack_ns(const struct engine *engine)
@@ -312,8 +325,9 @@ static void journal_load_end(struct engine *engine)
         complete = complete && engine->loads[i].ended && engine->loads[i].complete;
     }
     journal_event(engine->journal, "load.end",
-                  json_pack("{s:s, s:I, s:b}", "node", engine->loads[0].node->name, "workers",
-                            (json_int_t) workers, "complete", complete));
+                  json_pack("{s:s, s:I, s:b, s:O}", "node", engine->loads[0].node->name, "workers",
+                            (json_int_t) workers, "complete", complete, "ledgers",
+                            engine->ledgers));
 }
 
 enum status load_end(struct engine *engine, struct error *err)

@@ -187,7 +187,17 @@ void tokens_merge(struct tokens *tokens, const struct record *record, struct are
 
 /* --- holes ------------------------------------------------------------------------------------ */
 
-/* What load.end says about the workers of one client node, or of all when it names none. */
+static bool is_here(const struct record *record, const char *name)
+{
+    for (size_t i = 0; i < record->ledger_count; i++) {
+        const char *slash = strrchr(record->ledgers[i].path, '/');
+        if (strcmp(slash == NULL ? record->ledgers[i].path : slash + 1, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Is each ledger here that load.end speaks of? */
 static void compare_files(const struct record *record, struct reasons *holes)
 {
     const json_t *end = record_last(record, "load.end");
@@ -200,22 +210,53 @@ static void compare_files(const struct record *record, struct reasons *holes)
     if (workers >= 0 && (size_t) workers > record->ledger_count)
         reasons_add(holes, "%lld workers ran and %zu ledgers are here", (long long) workers,
                     record->ledger_count);
+    const json_t *list = json_object_get(end, "ledgers");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = json_text(json_array_get(list, i), "file", "?");
+        if (!is_here(record, name))
+            reasons_add(holes, "%s is not here", name);
+    }
+}
+
+/* What load.end says about one ledger; NULL when it does not list them, or not this one. */
+static const json_t *report_of(const json_t *end, const char *path)
+{
+    const json_t *list = json_object_get(end, "ledgers");
+    const char *slash = strrchr(path, '/');
+    const char *name = slash == NULL ? path : slash + 1;
+
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (strcmp(json_text(json_array_get(list, i), "file", ""), name) == 0)
+            return json_array_get(list, i);
+    return NULL;
+}
+
+/* Was its worker reported dead, so that a torn file is what is to be expected? */
+static bool reported_dead(const json_t *end, const char *path)
+{
+    const json_t *report = report_of(end, path);
+
+    if (report != NULL)
+        return !json_flag(report, "complete", false);
+    return json_array_size(json_object_get(end, "ledgers")) == 0 &&
+           !json_flag(end, "complete", false);
 }
 
 static void judge_file(const struct record *record, const struct record_ledger *file,
-                       bool all_ended, struct reasons *holes)
+                       struct reasons *holes)
 {
     const char *run = json_text(record->start, "run", "");
+    bool dead = reported_dead(record_last(record, "load.end"), file->path);
 
     if (file->problem != NULL)
         reasons_add(holes, "%s cannot be read: %s", file->path, file->problem);
     else if (strcmp(file->ledger.header.run, run) != 0)
         reasons_add(holes, "%s belongs to run %s", file->path, file->ledger.header.run);
-    else if (all_ended && file->ledger.torn_tail)
-        reasons_add(holes, "%s is cut off at record %zu, though no worker was reported dead",
+    else if (!dead && file->ledger.torn_tail)
+        reasons_add(holes, "%s is cut off at record %zu, though its worker was not reported dead",
                     file->path, file->ledger.count);
-    else if (all_ended && !file->ledger.ended)
-        reasons_add(holes, "%s has no end, though no worker was reported dead", file->path);
+    else if (!dead && !file->ledger.ended)
+        reasons_add(holes, "%s has no end, though its worker was not reported dead", file->path);
 }
 
 /* Tokens below a client's highest one of which nothing was recorded. */
@@ -239,7 +280,6 @@ static void find_gaps(const struct tokens *tokens, struct reasons *holes)
 void tokens_holes(const struct tokens *tokens, struct reasons *holes)
 {
     const struct record *record = tokens->walk.record;
-    bool all_ended = json_flag(record_last(record, "load.end"), "complete", false);
 
     compare_files(record, holes);
     const json_t *missing = record_last(record, "ledger.missing");
@@ -248,7 +288,7 @@ void tokens_holes(const struct tokens *tokens, struct reasons *holes)
                     json_text(missing, "node", "?"), json_text(missing, "file", "?"),
                     json_text(missing, "text", ""));
     for (size_t i = 0; i < record->ledger_count; i++)
-        judge_file(record, &record->ledgers[i], all_ended, holes);
+        judge_file(record, &record->ledgers[i], holes);
     find_gaps(tokens, holes);
     if (tokens->impossible > 0)
         reasons_add(holes, "%" PRIu64 " records have impossible token numbers", tokens->impossible);

@@ -201,6 +201,25 @@ static void judge_skipped_steps(struct report *report)
                         json_text(event, "reason", "no reason"));
 }
 
+/* With a worker fewer the cluster was not under the load that was asked for. */
+static void judge_workers(struct report *report)
+{
+    const json_t *end = record_last(report->record, "load.end");
+    const json_t *list = json_object_get(end, "ledgers");
+    size_t dead = 0;
+
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        if (json_flag(item, "complete", false))
+            continue;
+        dead++;
+        reasons_add(&report->reasons, "the load worker of %s did not end in order: %s",
+                    json_text(item, "file", "?"), json_text(item, "error", "no reason"));
+    }
+    if (end != NULL && dead == 0 && !json_flag(end, "complete", false))
+        reasons_add(&report->reasons, "the load did not end in order");
+}
+
 /* A method that declares faults, of which the journal knows none. */
 static void judge_missing_faults(struct report *report)
 {
@@ -263,6 +282,7 @@ static enum run_verdict decide(struct report *report)
     judge_failed_faults(report);
     judge_skipped_steps(report);
     judge_missing_faults(report);
+    judge_workers(report);
     enum run_verdict worst = worst_check(report);
     return worst == RUN_PASS && report->reasons.count > 0 ? RUN_INCONCLUSIVE : worst;
 }

@@ -33,6 +33,7 @@ for node in n2 c1; do has "\"event\":\"fault.injected\".*\"witness\":.*\"node\":
 has '"event":"ha.promote"'
 has '"event":"timeline","node":"n[23]","timeline":2'
 has '"event":"recovered"'
+has '"event":"load.end".*"ledgers":\[{"file":"c1-worker-1.ledger","complete":true.*"node":"c1"}'
 [ "$(count '"event":"residue".*"clean":true')" -eq 5 ] || fail "not every node is clean"
 [ "$(count '"event":"integrity".*"ok":true')" -eq 4 ] || fail "integrity: $(grep '"integrity"' "$run/journal.ndjson")"
 [ "$(count '"event":"clock"')" -ge 5 ] || fail "clocks were not measured"

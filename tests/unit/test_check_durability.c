@@ -480,6 +480,49 @@ START_TEST(dead_worker_is_no_hole)
 }
 END_TEST
 
+static void report_ledgers(struct run_builder *run, bool first_complete, bool second_complete)
+{
+    json_t *end = run_find(run, "load.end");
+
+    json_object_set_new(end, "complete", json_boolean(first_complete && second_complete));
+    json_object_set_new(end, "ledgers",
+                        json_pack("[{s:s, s:s, s:b}, {s:s, s:s, s:b}]", "node", "c1", "file",
+                                  "c1-worker-0.ledger", "complete", first_complete, "node", "c1",
+                                  "file", "c1-worker-1.ledger", "complete", second_complete));
+}
+
+/* One worker died: the ledgers of the others must end in order all the same. */
+START_TEST(another_worker_died)
+{
+    struct run_builder *run = standard();
+
+    run->ledgers[0].count--;
+    report_ledgers(run, false, true);
+    expect(run, VERDICT_PASS, NULL);
+    run = standard();
+    run->ledgers[0].count--;
+    report_ledgers(run, true, false);
+    expect(run, VERDICT_INCONCLUSIVE, "c1-worker-0.ledger has no end");
+    run = standard();
+    run->ledgers[0].torn = true;
+    report_ledgers(run, true, false);
+    expect(run, VERDICT_INCONCLUSIVE, "c1-worker-0.ledger is cut off");
+}
+END_TEST
+
+/* As many files as workers, but not the ones that were written. */
+START_TEST(a_ledger_of_the_list_is_missing)
+{
+    struct run_builder *run = standard();
+    json_t *end = run_find(run, "load.end");
+
+    report_ledgers(run, true, true);
+    json_object_set_new(json_array_get(json_object_get(end, "ledgers"), 1), "file",
+                        json_string("c2-worker-0.ledger"));
+    expect(run, VERDICT_INCONCLUSIVE, "c2-worker-0.ledger is not here");
+}
+END_TEST
+
 START_TEST(dead_worker_may_have_sent_what_it_reserved)
 {
     struct run_builder *run = standard();
@@ -554,5 +597,6 @@ TEST_MAIN("check durability", 60, NULL, NULL, whole_run_passes, lost_tail, lost_
           primary_present_set_is_missing, standby_was_not_read, present_event_contradicts_its_file,
           scans_disagree, idle_cluster, more_exposure_is_asked_for, no_fault_needs_no_exposure,
           ledger_is_missing, ledger_is_torn, ledger_has_no_end, dead_worker_is_no_hole,
+          another_worker_died, a_ledger_of_the_list_is_missing,
           dead_worker_may_have_sent_what_it_reserved, gap_between_tokens, two_outcomes_of_one_token,
           impossible_sequence_takes_no_memory, ledger_of_another_run, orchestrator_died)

@@ -219,6 +219,25 @@ START_TEST(an_optional_skipped_step)
 }
 END_TEST
 
+/* The checks may pass without it; the load that was asked for was not there. */
+START_TEST(a_dead_worker)
+{
+    struct run_builder *run = standard();
+    json_t *end = run_find(run, "load.end");
+
+    json_object_set_new(end, "complete", json_false());
+    expect(run, RUN_INCONCLUSIVE, 2, "the load did not end in order");
+    run = standard();
+    end = run_find(run, "load.end");
+    json_object_set_new(end, "ledgers",
+                        json_pack("[{s:s, s:s, s:b, s:s}, {s:s, s:s, s:b}]", "node", "c1", "file",
+                                  "c1-worker-0.ledger", "complete", 0, "error",
+                                  "killed by signal 9", "node", "c1", "file", "c1-worker-1.ledger",
+                                  "complete", 1));
+    expect(run, RUN_INCONCLUSIVE, 2, "c1-worker-0.ledger did not end in order: killed by signal 9");
+}
+END_TEST
+
 START_TEST(residue)
 {
     struct run_builder *run = standard();
@@ -620,9 +639,9 @@ TEST_MAIN("report", 60, NULL, NULL, pass, a_failed_check_fails, fail_outranks_in
           parameters_as_people_write_them, a_fault_without_effect, a_witness_that_does_not_see_it,
           a_fault_that_was_cut_short, a_fault_that_failed, no_fault_at_all,
           a_cluster_that_is_not_back, a_ledger_that_did_not_arrive, a_skipped_step,
-          an_optional_skipped_step, residue, a_node_nobody_confirmed, a_fault_still_there,
-          a_holding_fault_never_undone, the_orchestrator_died, aborted, refused,
-          aborted_and_not_clean, result_is_valid, result_without_evidence_is_valid,
+          an_optional_skipped_step, a_dead_worker, residue, a_node_nobody_confirmed,
+          a_fault_still_there, a_holding_fault_never_undone, the_orchestrator_died, aborted,
+          refused, aborted_and_not_clean, result_is_valid, result_without_evidence_is_valid,
           result_of_a_refused_run_is_valid, schema_refuses, summary_of_a_pass, summary_of_a_loss,
           summary_of_a_refusal, colour_for_a_terminal, report_writes_and_prints,
           report_prints_one_object, not_a_run)
