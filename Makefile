@@ -5,6 +5,7 @@
 # make check      install what is missing, build, run all tests  (SAN=address,undefined for sanitizers)
 # make lint       format, clang-tidy, cppcheck, size gate, dependency direction
 # make bench      timings, apart from the tests
+# make soak N=20  healthy clusters over and over, apart from the tests
 # make deps       install the packages below
 #
 # A variant (SAN=..., the kill points of tests) has a build folder of its own.
@@ -56,7 +57,7 @@ KILL_SOURCES := lib/kill_point.c $(shell grep -l '^\#include "lib/kill_point.h"'
 KILL_PROGRAMS := $(addprefix $(KILL)/,ordeal ordeald ordeal-guardian)
 kill_objects = $(foreach source,$(1),$(if $(filter $(source),$(KILL_SOURCES)),$(KILL),$(BUILD))/$(source:.c=.o))
 
-.PHONY: all deps demo check test-programs lint bench clean
+.PHONY: all deps demo check test-programs lint bench soak clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -127,6 +128,10 @@ lint:
 bench: deps
 	@$(MAKE) --no-print-directory all test-programs
 	@tests/bench/run $(BUILD)
+
+soak: deps
+	@$(MAKE) --no-print-directory all
+	@tests/soak/run $(BUILD) $(N)
 
 clean:
 	rm -rf build build-*

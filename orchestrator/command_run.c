@@ -24,8 +24,8 @@ struct part {
     const char *name, *folder, *verdict;
     int exit_code;
     bool interrupted; /* no further part is begun */
-    bool has_failover, has_lost;
-    double failover_ms, seconds;
+    bool has_failover, has_lost, has_resolution;
+    double failover_ms, resolution_ms, seconds; /* resolution: of the outage and the failover */
     int64_t lost;
 };
 
@@ -93,10 +93,13 @@ static void read_result(struct running *running, struct part *part)
         return;
     const json_t *failover = json_object_get(result, "failover");
     const json_t *time = json_object_get(failover, "time_ms");
+    const json_t *resolution = json_object_get(failover, "resolution_ms");
     const json_t *lost = json_object_get(json_object_get(result, "ledger"), "lost");
     part->verdict = arena_strdup(running->arena, json_text(result, "verdict", "unknown"));
     part->has_failover = json_is_number(time);
     part->failover_ms = json_number_value(time);
+    part->has_resolution = json_is_number(resolution);
+    part->resolution_ms = json_number_value(resolution);
     part->has_lost = json_is_integer(lost);
     part->lost = json_integer_value(lost);
 }
@@ -142,16 +145,19 @@ static int worst_of(const struct part *parts, size_t count, size_t wanted)
 
 static void print_table(const struct part *parts, size_t count)
 {
-    printf("%-34s %-14s %12s %6s %9s\n", "scenario", "verdict", "failover", "lost", "took");
+    printf("%-34s %-14s %12s %12s %6s %9s\n", "scenario", "verdict", "failover", "resolution",
+           "lost", "took");
     for (size_t i = 0; i < count; i++) {
-        char failover[32] = "-", lost[32] = "-";
+        char failover[32] = "-", resolution[32] = "-", lost[32] = "-";
 
         if (parts[i].has_failover)
             snprintf(failover, sizeof failover, "%.3f s", parts[i].failover_ms / 1000);
+        if (parts[i].has_resolution)
+            snprintf(resolution, sizeof resolution, "%.1f ms", parts[i].resolution_ms);
         if (parts[i].has_lost)
             snprintf(lost, sizeof lost, "%" PRId64, parts[i].lost);
-        printf("%-34s %-14s %12s %6s %7.1f s\n", parts[i].name, parts[i].verdict, failover, lost,
-               parts[i].seconds);
+        printf("%-34s %-14s %12s %12s %6s %7.1f s\n", parts[i].name, parts[i].verdict, failover,
+               resolution, lost, parts[i].seconds);
     }
     for (size_t i = 0; i < count; i++)
         if (parts[i].exit_code != EXIT_PASS)
@@ -169,6 +175,9 @@ static json_t *parts_json(const struct part *parts, size_t count)
 
         json_object_set_new(part, "failover_ms",
                             parts[i].has_failover ? json_real(parts[i].failover_ms) : json_null());
+        json_object_set_new(part, "resolution_ms",
+                            parts[i].has_resolution ? json_real(parts[i].resolution_ms)
+                                                    : json_null());
         json_object_set_new(part, "lost",
                             parts[i].has_lost ? json_integer(parts[i].lost) : json_null());
         json_array_append_new(list, part);
@@ -202,7 +211,18 @@ static double percentile(const double *sorted, size_t count, double part)
     return sorted[index];
 }
 
-static json_t *spread_json(struct arena *arena, const struct part *parts, size_t count)
+/* Of one figure over all runs that have it; null when none has. */
+static json_t *spread_json(double *values, size_t count)
+{
+    if (count == 0)
+        return json_null();
+    qsort(values, count, sizeof *values, by_value);
+    return json_pack("{s:I, s:f, s:f, s:f, s:f}", "runs", (json_int_t) count, "min_ms", values[0],
+                     "median_ms", percentile(values, count, 0.5), "p95_ms",
+                     percentile(values, count, 0.95), "max_ms", values[count - 1]);
+}
+
+static json_t *failover_spread(struct arena *arena, const struct part *parts, size_t count)
 {
     double *values = arena_array(arena, count + 1, sizeof *values);
     size_t known = 0;
@@ -210,40 +230,52 @@ static json_t *spread_json(struct arena *arena, const struct part *parts, size_t
     for (size_t i = 0; i < count; i++)
         if (parts[i].has_failover)
             values[known++] = parts[i].failover_ms;
-    if (known == 0)
-        return json_null();
-    qsort(values, known, sizeof *values, by_value);
-    return json_pack("{s:I, s:f, s:f, s:f, s:f}", "runs", (json_int_t) known, "min_ms", values[0],
-                     "median_ms", percentile(values, known, 0.5), "p95_ms",
-                     percentile(values, known, 0.95), "max_ms", values[known - 1]);
+    return spread_json(values, known);
 }
 
-static void print_spread(const json_t *spread)
+static json_t *resolution_spread(struct arena *arena, const struct part *parts, size_t count)
+{
+    double *values = arena_array(arena, count + 1, sizeof *values);
+    size_t known = 0;
+
+    for (size_t i = 0; i < count; i++)
+        if (parts[i].has_resolution)
+            values[known++] = parts[i].resolution_ms;
+    return spread_json(values, known);
+}
+
+static double spread_value(const json_t *spread, const char *name)
+{
+    return json_number_value(json_object_get(spread, name));
+}
+
+static void print_spread(const char *what, const json_t *spread)
 {
     if (!json_is_object(spread)) {
-        puts("failover time: none was measured");
+        printf("%s: none was measured\n", what);
         return;
     }
-    printf("failover time of %" PRId64 " runs: min %.3f s, median %.3f s, p95 %.3f s, max %.3f s\n",
-           json_number(spread, "runs", 0),
-           json_number_value(json_object_get(spread, "min_ms")) / 1000,
-           json_number_value(json_object_get(spread, "median_ms")) / 1000,
-           json_number_value(json_object_get(spread, "p95_ms")) / 1000,
-           json_number_value(json_object_get(spread, "max_ms")) / 1000);
+    printf("%s of %" PRId64 " runs: min %.1f ms, median %.1f ms, p95 %.1f ms, max %.1f ms\n", what,
+           json_number(spread, "runs", 0), spread_value(spread, "min_ms"),
+           spread_value(spread, "median_ms"), spread_value(spread, "p95_ms"),
+           spread_value(spread, "max_ms"));
 }
 
 static void report_repeats(struct running *running, const struct part *parts, size_t count,
                            const char *folder, int exit_code)
 {
-    OWNED_JSON json_t *spread = spread_json(running->arena, parts, count);
+    OWNED_JSON json_t *failover = failover_spread(running->arena, parts, count);
+    OWNED_JSON json_t *resolution = resolution_spread(running->arena, parts, count);
 
     if (running->json) {
-        print_json(json_pack("{s:s, s:o, s:O, s:i}", "folder", folder, "runs",
-                             parts_json(parts, count), "failover", spread, "exit_code", exit_code));
+        print_json(json_pack("{s:s, s:o, s:O, s:O, s:i}", "folder", folder, "runs",
+                             parts_json(parts, count), "failover", failover, "resolution",
+                             resolution, "exit_code", exit_code));
         return;
     }
     print_table(parts, count);
-    print_spread(spread);
+    print_spread("failover time", failover);
+    print_spread("resolution", resolution);
 }
 
 static enum status run_repeats(struct running *running, const struct scenario *scenario,
