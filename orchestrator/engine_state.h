@@ -86,7 +86,7 @@ struct engine {
     struct load_sample samples[LOAD_SAMPLES];
     size_t sample_count;
     json_t *ledgers; /* what the client nodes said of each at its end */
-    bool prepared; /* the workload's tables exist */
+    bool prepared;   /* the workload's tables exist */
 
     struct step_run *steps;
     struct injection *injections;

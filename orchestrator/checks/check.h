@@ -29,7 +29,7 @@ struct check_result {
 
 struct check {
     const char *name, *summary;
-    const char *negative_control; /* the test in which it must fail */
+    const char *negative_control; /* "FILE: words" of the test in which it must fail */
     const struct param *params;
     bool judges_expectations; /* counts in every run in which a step has `expect` */
     bool judges_faults;       /* counts in every run in which a fault was injected */

@@ -401,7 +401,7 @@ static const struct param params[] = {
 const struct check check_durability = {
     .name = "durability",
     .summary = "every acknowledged commit is there, and nothing that was not committed",
-    .negative_control = "tests/calibration/test_calibration.c: acknowledged row deleted",
+    .negative_control = "tests/calibration/test_calibration_commits.c: acked row deleted",
     .params = params,
     .judge = judge,
 };

@@ -140,7 +140,7 @@ static const struct param params[] = {
 const struct check check_integrity = {
     .name = "integrity",
     .summary = "pages, backups and indexes are sound on every node",
-    .negative_control = "tests/unit/test_check_integrity.c: a block with a wrong checksum",
+    .negative_control = "tests/calibration/test_calibration_state.c: a block with a wrong checksum",
     .params = params,
     .judge = judge,
 };

@@ -104,16 +104,21 @@ static void advance(struct cursor *cursor, uint64_t last)
     enter(cursor);
 }
 
+static bool is_acked(const struct tokens *tokens, uint32_t client, uint64_t seq)
+{
+    const uint16_t *state = tokens_state(tokens, client, seq);
+
+    return state != NULL && (*state & TOKEN_CLASS_MASK) == TOKEN_ACKED;
+}
+
 static void add_missing(const struct tokens *tokens, uint32_t client, uint64_t first, uint64_t last,
                         struct present_difference *difference)
 {
     difference->missing += last - first + 1;
     for (uint64_t seq = first; seq <= last; seq++) {
-        const uint16_t *state = tokens_state(tokens, client, seq);
-        if (state == NULL) /* behind the last one that the ledgers know */
+        if (tokens_state(tokens, client, seq) == NULL) /* behind what the ledgers know */
             break;
-        if ((*state & TOKEN_CLASS_MASK) == TOKEN_ACKED)
-            difference->missing_acked++;
+        difference->missing_acked += is_acked(tokens, client, seq);
     }
 }
 
@@ -158,6 +163,19 @@ static uint64_t count_new_odd(const struct present *primary, const struct presen
     return count;
 }
 
+/* One that the other holds otherwise is not missing there. */
+static void take_back_odd(const struct tokens *tokens, const struct present *primary,
+                          const struct present *other, struct present_difference *difference)
+{
+    for (size_t i = 0; i < other->odd_count; i++) {
+        const struct present_odd *odd = &other->odd[i];
+        if (!present_has(primary, odd->client, odd->seq))
+            continue;
+        difference->missing--;
+        difference->missing_acked -= is_acked(tokens, odd->client, odd->seq);
+    }
+}
+
 struct present_difference present_compare(const struct tokens *tokens,
                                           const struct present *primary,
                                           const struct present *other)
@@ -184,5 +202,6 @@ struct present_difference present_compare(const struct tokens *tokens,
             advance(&theirs, last);
         }
     }
+    take_back_odd(tokens, primary, other, &difference);
     return difference;
 }

@@ -267,7 +267,8 @@ static const struct param params[] = {{.name = NULL}};
 const struct check check_replication = {
     .name = "replication",
     .summary = "every standby streams by its own word, and a commit waits for the quorum",
-    .negative_control = "tests/unit/test_check_replication.c: a standby that does not stream",
+    .negative_control =
+        "tests/calibration/test_calibration_state.c: a receiver that does not stream",
     .params = params,
     .judge = judge,
 };

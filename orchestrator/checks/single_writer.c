@@ -426,7 +426,7 @@ static const struct param params[] = {
 const struct check check_single_writer = {
     .name = "single-writer",
     .summary = "at most one node accepts writes at any instant",
-    .negative_control = "tests/calibration/test_calibration.c: two writers that overlap",
+    .negative_control = "tests/calibration/test_calibration_writes.c: two writers for 200 ms",
     .params = params,
     .judge = judge,
 };

@@ -70,7 +70,7 @@ static const struct param params[] = {{.name = NULL}};
 const struct check check_steady_state = {
     .name = "steady-state",
     .summary = "what the scenario calls healthy holds before and after the method",
-    .negative_control = "tests/unit/test_check_steady_state.c: a probe out of bounds afterwards",
+    .negative_control = "tests/calibration/test_calibration_state.c: unhealthy after the method",
     .params = params,
     .judge = judge,
 };

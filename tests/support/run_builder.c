@@ -79,6 +79,27 @@ void run_drop(struct run_builder *run, const char *event)
             json_array_remove(run->journal, i - 1);
 }
 
+json_t *run_scenario(struct run_builder *run)
+{
+    return json_object_get(run_find(run, "run.start"), "scenario");
+}
+
+void run_expect(struct run_builder *run, const char *name, const char *value)
+{
+    json_t *step = json_array_get(json_object_get(run_scenario(run), "method"), 0);
+
+    json_object_set_new(json_object_get(step, "expect"), name, json_string(value));
+}
+
+void run_param(struct run_builder *run, const char *check, const char *name, int64_t value)
+{
+    json_t *checks = json_object_get(run_scenario(run), "checks");
+
+    if (json_object_get(checks, check) == NULL)
+        json_object_set_new(checks, check, json_object());
+    json_object_set_new(json_object_get(checks, check), name, json_integer(value));
+}
+
 /* --- ledgers ---------------------------------------------------------------------------------- */
 
 static size_t add_ledger(struct run_builder *run)
@@ -107,7 +128,60 @@ void run_record(struct run_builder *run, size_t ledger, struct ledger_record rec
         file->records = realloc(file->records, file->room * sizeof *file->records);
         ck_assert_ptr_nonnull(file->records);
     }
-    file->records[file->count++] = record;
+    struct ledger_record *last = file->count == 0 ? NULL : &file->records[file->count - 1];
+    if (last != NULL && last->kind == LEDGER_END && record.kind != LEDGER_END) {
+        file->records[file->count] = *last;
+        *last = record;
+    } else {
+        file->records[file->count] = record;
+    }
+    file->count++;
+}
+
+static size_t client_index(uint32_t client)
+{
+    return client < RUN_OLD_PROBE ? client : RUN_WORKLOAD + 1 + client - RUN_OLD_PROBE;
+}
+
+static size_t ledger_of(uint32_t client)
+{
+    return client < RUN_DIRECT_N1 ? 0 : 1;
+}
+
+uint64_t run_attempt(struct run_builder *run, uint32_t client, enum ledger_class class,
+                     uint16_t node, uint32_t timeline, int64_t at_ms)
+{
+    struct ledger_record record = {.kind = LEDGER_INTENT,
+                                   .client = client,
+                                   .seq = ++run->sequences[client_index(client)],
+                                   .scheduled_ns = run_client_ns(at_ms),
+                                   .sent_ns = run_client_ns(at_ms),
+                                   .timeline = timeline,
+                                   .node = node};
+
+    run_record(run, ledger_of(client), record);
+    record.kind = LEDGER_OUTCOME;
+    record.class = (uint8_t) class;
+    record.phase = LEDGER_COMMITTING;
+    record.done_ns = run_client_ns(at_ms + 1);
+    record.lsn = run_lsn(at_ms);
+    run_record(run, ledger_of(client), record);
+    return record.seq;
+}
+
+void run_read(struct run_builder *run, uint32_t client, uint64_t seq, uint16_t node,
+              uint32_t timeline, int64_t at_ms)
+{
+    uint32_t reader = client == 1 ? 2 : 1;
+
+    run_record(run, 0,
+               (struct ledger_record){.kind = LEDGER_READ,
+                                      .client = reader,
+                                      .lsn = client,
+                                      .seq = seq,
+                                      .timeline = timeline,
+                                      .node = node,
+                                      .done_ns = run_client_ns(at_ms)});
 }
 
 struct ledger_record *run_outcome(struct run_builder *run, uint32_t client, uint64_t seq)
@@ -213,11 +287,6 @@ struct shape {
     bool connected[RUN_WORKLOAD + 6];
     uint32_t timeline[RUN_WORKLOAD + 6]; /* of each client's session */
 };
-
-static size_t client_index(uint32_t client)
-{
-    return client < RUN_OLD_PROBE ? client : RUN_WORKLOAD + 1 + client - RUN_OLD_PROBE;
-}
 
 /* Which node takes a write at an instant, and on which timeline; SIZE_MAX: none. */
 static size_t writer_at(const struct shape *shape, int64_t at_ms, uint32_t *ret_timeline)
@@ -698,11 +767,11 @@ static void write_present(const struct run_builder *run, size_t node)
             timeline = json_array_get(run->journal, i);
     snprintf(name, sizeof name, "ledger/present-%s.tokens", nodes[node].name);
     OWNED_FILE FILE *file = create(run, name);
-    fprintf(file,
-            "ordeal-present-1 run=run-1 node=%s system=7300000000000000000 timeline=%lld "
-            "recovery=%s lsn=0/4000000\n",
-            nodes[node].name, (long long) json_number(timeline, "timeline", 1),
-            strcmp(nodes[node].name, json_text(timeline, "node", "n1")) == 0 ? "no" : "yes");
+    fprintf(file, "ordeal-present-1 run=run-1 node=%s system=%s timeline=%lld recovery=%s lsn=%s\n",
+            nodes[node].name, set->system == NULL ? "7300000000000000000" : set->system,
+            (long long) json_number(timeline, "timeline", 1),
+            strcmp(nodes[node].name, json_text(timeline, "node", "n1")) == 0 ? "no" : "yes",
+            set->lsn == NULL ? "0/4000000" : set->lsn);
     qsort(set->tokens, set->count, sizeof *set->tokens, compare_tokens);
     write_tokens(file, set);
     if (!set->cut)

@@ -74,7 +74,9 @@ struct run_token {
 struct run_present {
     struct run_token *tokens;
     size_t count, room;
-    bool cut; /* no end line */
+    bool cut;           /* no end line */
+    const char *system; /* its identifier; NULL: that of the others */
+    const char *lsn;    /* position when read; NULL: that of the others */
 };
 
 struct run_builder {
@@ -103,7 +105,22 @@ json_t *run_find(struct run_builder *run, const char *event);
 json_t *run_find_where(struct run_builder *run, const char *event, const char *member,
                        const char *value);
 void run_drop(struct run_builder *run, const char *event); /* all of that name */
+/* The end of a ledger stays last. */
 void run_record(struct run_builder *run, size_t ledger, struct ledger_record record);
+/*
+ * One more transaction: intent, and 1 ms later the outcome, at an instant and at the position of
+ * that instant. Not present. Returns its token.
+ */
+uint64_t run_attempt(struct run_builder *run, uint32_t client, enum ledger_class class,
+                     uint16_t node, uint32_t timeline, int64_t at_ms);
+/* A client saw a token of another one. */
+void run_read(struct run_builder *run, uint32_t client, uint64_t seq, uint16_t node,
+              uint32_t timeline, int64_t at_ms);
+/* The scenario of the run (borrowed, may be changed), and a step's `expect`. */
+json_t *run_scenario(struct run_builder *run);
+void run_expect(struct run_builder *run, const char *name, const char *value);
+/* A check's parameter; the scenario names that check then. */
+void run_param(struct run_builder *run, const char *check, const char *name, int64_t value);
 /* A record of the ledgers by its token, NULL when there is none. */
 struct ledger_record *run_outcome(struct run_builder *run, uint32_t client, uint64_t seq);
 /* The first / last token of a client with that class; 0 when there is none. */

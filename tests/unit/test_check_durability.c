@@ -282,12 +282,6 @@ static void plant_read(struct run_builder *run, uint64_t seq, uint32_t timeline,
                                       .timeline = timeline,
                                       .node = node,
                                       .done_ns = run_client_ns(at_ms)});
-    /* the end must stay last */
-    struct ledger_record *records = run->ledgers[0].records;
-    size_t last = run->ledgers[0].count - 1;
-    struct ledger_record end = records[last - 1];
-    records[last - 1] = records[last];
-    records[last] = end;
 }
 
 /* In doubt, read on the old primary, gone with it: shown before it was replicated. */
