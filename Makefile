@@ -49,6 +49,7 @@ PROGRAMS := $(BUILD)/ordeal $(BUILD)/ordeald $(BUILD)/ordeal-guardian
 UNIT_SOURCES := $(wildcard tests/unit/test_*.c tests/contract/test_*.c tests/calibration/test_*.c)
 UNIT_TESTS := $(UNIT_SOURCES:%.c=$(BUILD)/%)
 TEST_HELPERS := $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/support/*.c))
+BENCHES := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/bench/bench_*.c))
 TEST_TOOLS := $(patsubst %.c,$(BUILD)/%,$(wildcard tests/support/tools/*.c))
 
 # The same programs with the points of lib/kill_point.h, for tests: only what has such points is built again.
@@ -57,7 +58,7 @@ KILL_SOURCES := lib/kill_point.c $(shell grep -l '^\#include "lib/kill_point.h"'
 KILL_PROGRAMS := $(addprefix $(KILL)/,ordeal ordeald ordeal-guardian)
 kill_objects = $(foreach source,$(1),$(if $(filter $(source),$(KILL_SOURCES)),$(KILL),$(BUILD))/$(source:.c=.o))
 
-.PHONY: all deps demo check test-programs lint bench soak clean
+.PHONY: all deps demo check test-programs bench-programs lint bench soak clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -108,6 +109,8 @@ $(TEST_TOOLS): $(BUILD)/tests/support/tools/%: $(BUILD)/tests/support/tools/%.o 
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) $^ $(MODULE_LIBS) -o $@
 
+bench-programs: $(BENCHES)
+
 test-programs: $(UNIT_TESTS) $(TEST_TOOLS) $(KILL_PROGRAMS)
 
 deps:
@@ -126,7 +129,7 @@ lint:
 	@tests/lint/run
 
 bench: deps
-	@$(MAKE) --no-print-directory all test-programs
+	@$(MAKE) --no-print-directory all bench-programs
 	@tests/bench/run $(BUILD)
 
 soak: deps
@@ -136,5 +139,5 @@ soak: deps
 clean:
 	rm -rf build build-*
 
--include $(OBJECTS:.o=.d) $(UNIT_TESTS:=.d) $(TEST_TOOLS:=.d) $(BUILD)/orchestrator/ordeal.d $(BUILD)/agents/ordeald.d \
+-include $(OBJECTS:.o=.d) $(UNIT_TESTS:=.d) $(BENCHES:=.d) $(TEST_TOOLS:=.d) $(BUILD)/orchestrator/ordeal.d $(BUILD)/agents/ordeald.d \
 	$(wildcard $(BUILD)/agents/guardian/*.d $(BUILD)/tests/support/*.d) $(KILL_SOURCES:%.c=$(KILL)/%.d)

@@ -8,5 +8,7 @@
 
 /* Of the whole text: crc32c("123456789", 9) is 0xE3069283. */
 uint32_t crc32c(const void *data, size_t length);
+/* The same on a processor without an instruction for it; for tests. */
+uint32_t crc32c_by_table(const void *data, size_t length);
 
 #endif

@@ -123,6 +123,7 @@ static void merge_reserve(struct tokens *tokens)
 
 static void merge_record(struct tokens *tokens, enum ledger_level promised)
 {
+    tokens->reads += tokens->walk.at->kind == LEDGER_READ;
     if (tokens->walk.slot == SIZE_MAX)
         return;
     switch ((enum ledger_kind) tokens->walk.at->kind) {
@@ -159,6 +160,8 @@ static void merge_reads(struct tokens *tokens)
 {
     const struct record *record = tokens->walk.record;
 
+    if (tokens->reads == 0) /* as in most runs: not another pass over all records */
+        return;
     for (size_t i = 0; i < record->ledger_count; i++) {
         const struct ledger *ledger = &record->ledgers[i].ledger;
         for (size_t j = 0; j < ledger->count; j++) {

@@ -46,6 +46,7 @@ struct tokens {
     struct token_list *lists;
     uint64_t contradictions; /* a second and different outcome, an acknowledgement without intent */
     uint64_t impossible;     /* sequences that no ledger of this size can hold */
+    uint64_t reads;          /* records that say that a token was read */
     uint64_t garbage_reads;  /* a token read that nobody attempted */
     size_t timeline_count;
     struct {

@@ -100,6 +100,8 @@ START_TEST(crc32c_has_its_published_value)
 
     ck_assert_uint_eq(crc32c("123456789", 9), 0xE3069283U);
     ck_assert_uint_eq(crc32c(zeros, sizeof zeros), 0x8A9136AAU); /* RFC 3720 B.4 */
+    ck_assert_uint_eq(crc32c_by_table("123456789", 9), 0xE3069283U);
+    ck_assert_uint_eq(crc32c_by_table(zeros, sizeof zeros), 0x8A9136AAU);
 }
 END_TEST
 
