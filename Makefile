@@ -129,7 +129,7 @@ lint:
 	@tests/lint/run
 
 bench: deps
-	@$(MAKE) --no-print-directory all bench-programs
+	@$(MAKE) --no-print-directory all test-programs bench-programs
 	@tests/bench/run $(BUILD)
 
 soak: deps

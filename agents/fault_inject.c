@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 #include "agents/fault_inject.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "agents/fault_record.h"
 #include "agents/guardian/journal.h"
@@ -14,6 +16,7 @@
 #include "lib/owned.h"
 
 enum {
+    AHEAD_MS = 2000,   /* an instant to begin at lies no further ahead */
     BITE_MS = 2000,    /* an effect that is not seen by then did not bite */
     RESTORE_MS = 60000 /* of an instant that can be undone, when no hold is given */
 };
@@ -77,6 +80,14 @@ static int64_t smaller(int64_t one, int64_t other)
     return one < other ? one : other;
 }
 
+/* How long it waits, recorded, for its instant. */
+static int64_t ahead_ms(const struct fault_order *order)
+{
+    int64_t left_ns = order->at_ns - clock_boot_ns();
+
+    return left_ns <= 0 ? 0 : left_ns / NS_PER_MS + 1;
+}
+
 static enum status open_record(const struct fault_order *order, const json_t *json,
                                struct guardian_connection *guardian, struct error *err)
 {
@@ -90,7 +101,7 @@ static enum status open_record(const struct fault_order *order, const json_t *js
         return error_set(err, STATUS_REFUSED, "the record has %zu bytes; at most %d are allowed",
                          strlen(text), JOURNAL_RECORD_MAX);
     if (order->hold_ms > 0)
-        lease_ms = smaller(lease_ms, order->hold_ms);
+        lease_ms = smaller(lease_ms, order->hold_ms + ahead_ms(order));
     snprintf(request, sizeof request, "open %s %" PRId64 " %zu", order->uid, lease_ms,
              strlen(text));
     enum status status = guardian_ask(guardian, request, text, order->deadline_ns, NULL, err);
@@ -131,6 +142,15 @@ static enum status close_if_over(const struct fault_order *order,
     return ask(order, guardian, "close", effect_name(effect), err);
 }
 
+/* Several nodes begin at one instant: whatever they prepared first took each its own time. */
+static void await_instant(int64_t at_ns)
+{
+    struct timespec instant = {.tv_sec = at_ns / NS_PER_SECOND, .tv_nsec = at_ns % NS_PER_SECOND};
+
+    while (at_ns > 0 && clock_nanosleep(CLOCK_BOOTTIME, TIMER_ABSTIME, &instant, NULL) == EINTR)
+        continue;
+}
+
 static enum status inject_and_look(const struct fault_order *order,
                                    const struct fault_record *record,
                                    struct guardian_connection *guardian, json_t **ret_result,
@@ -139,6 +159,7 @@ static enum status inject_and_look(const struct fault_order *order,
     struct observation observation = {0};
     enum status status = STATUS_OK;
 
+    await_instant(order->at_ns);
     KILL_POINT("before-inject");
     int64_t f0_ns = clock_boot_ns(), f1_ns = 0;
     if (!SKIP_POINT("inject"))
@@ -237,6 +258,8 @@ enum status fault_inject(const struct fault_order *given_order, const json_t *pa
 
     if (status == STATUS_OK)
         status = check_hold(&order, err);
+    if (status == STATUS_OK && order.at_ns > deadline_in_ms(AHEAD_MS))
+        status = error_set(err, STATUS_INVALID, "at_ns is more than %d ms ahead", AHEAD_MS);
     if (status != STATUS_OK)
         return status;
     if (order.hold_ms == 0 && order.fault->reversible)

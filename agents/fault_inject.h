@@ -11,6 +11,7 @@ struct fault_order {
     const char *state_folder, *uid;
     const struct fault *fault;
     int64_t hold_ms; /* 0: an instant without a deadline of its own */
+    int64_t at_ns;   /* boot clock: not before; 0: at once */
     int64_t deadline_ns;
 };
 

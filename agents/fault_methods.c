@@ -120,6 +120,7 @@ static enum status fault_inject_method(const struct method_call *call, json_t **
         .state_folder = call->state_folder,
         .uid = json_text(call->params, "uid", ""),
         .hold_ms = json_number(call->params, "hold_ms", 0),
+        .at_ns = json_number(call->params, "at_ns", 0),
         .deadline_ns = call->deadline_ns,
     };
     enum status status = find_fault(json_text(call->params, "fault", ""), &order.fault, err);
@@ -322,6 +323,7 @@ const struct method fault_methods[] = {
                                              {"fault", 's', true},
                                              {"params", 'o', false},
                                              {"hold_ms", 'i', false},
+                                             {"at_ns", 'i', false},
                                              {"timeout_ms", 'i', false},
                                              {0}},
      .call = fault_inject_method},

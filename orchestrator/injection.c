@@ -15,6 +15,7 @@
 #include "orchestrator/engine_state.h"
 
 enum { SUPPORTED_MS = 5000, INJECT_MS = 60000, WITNESS_MS = 5000, IN_FLIGHT_MS = 15000 };
+enum { TOGETHER_MS = 150 }; /* to prepare and record on every node before all begin */
 
 /* ---- the end of one ---- */
 
@@ -299,7 +300,17 @@ static void journal_inject(struct injection *injection)
     journal_event(injection->run->engine->journal, "fault.inject", event);
 }
 
-static void send_inject(struct injection *injection)
+/* The nodes of a step begin at one instant, each on its own clock; `at_ns` is on ours. */
+static void begin_together(const struct injection *injection, int64_t at_ns, json_t *params)
+{
+    int64_t offset_ns = 0, error_ns = 0;
+
+    if (cluster_clock(injection->run->engine->cluster, injection->agent->name, &offset_ns,
+                      &error_ns, NULL) == STATUS_OK)
+        json_object_set_new(params, "at_ns", json_integer(at_ns + offset_ns));
+}
+
+static void send_inject(struct injection *injection, int64_t at_ns)
 {
     const struct step_run *run = injection->run;
     struct engine *engine = run->engine;
@@ -307,6 +318,8 @@ static void send_inject(struct injection *injection)
                                injection->uid, "fault", run->step->fault->name, "params",
                                injection->params, "hold_ms", (json_int_t) run->step->hold_ms);
 
+    if (at_ns != 0)
+        begin_together(injection, at_ns, params);
     injection->sent = true;
     cluster_post(engine->cluster, injection->agent->name, "fault.inject", params, INJECT_MS,
                  on_injected, injection);
@@ -322,12 +335,13 @@ static void on_durable(void *argument, const struct error *error)
         return; /* wound up meanwhile */
     if (error != NULL)
         engine_fail(engine, error);
+    int64_t at_ns = run->open > 1 ? deadline_in_ms(TOGETHER_MS) : 0;
     for (struct injection *injection = engine->injections; injection != NULL;
          injection = injection->next) {
         if (injection->run != run || !injection->able || injection->sent)
             continue;
         if (error == NULL) {
-            send_inject(injection);
+            send_inject(injection, at_ns);
             continue;
         }
         journal_failed(injection, error);

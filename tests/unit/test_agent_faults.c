@@ -210,6 +210,30 @@ START_TEST(recover_undoes_everything)
 }
 END_TEST
 
+START_TEST(a_fault_begins_at_its_instant)
+{
+    json_t *params = order("f-1", "process.freeze", "everything", HOLD_MS);
+    int64_t at_ns = deadline_in_ms(400);
+
+    json_object_set_new(params, "at_ns", json_integer(at_ns));
+    agent_post(peer, "fault.inject", params);
+    while (open_faults() == 0 && !deadline_passed(at_ns))
+        continue; /* recorded before */
+    ck_assert(!deadline_passed(at_ns));
+    ck_assert_uint_eq(stopped(NULL), 0);
+    const json_t *done = agent_notification(peer, "job.done");
+    int64_t late_ns = json_number(json_object_get(done, "result"), "f0_ns", 0) - at_ns;
+    printf("began %.2f ms after its instant\n", (double) late_ns / NS_PER_MS);
+    ck_assert_int_ge(late_ns, 0);
+    expect_frozen();
+    json_decref(agent_call(peer, "fault.undo", named("f-1")));
+    params = order("f-2", "process.freeze", "everything", HOLD_MS);
+    json_object_set_new(params, "at_ns", json_integer(deadline_in_ms(60000)));
+    ck_assert_str_eq(agent_refusal(peer, "fault.inject", params),
+                     "invalid: at_ns is more than 2000 ms ahead");
+}
+END_TEST
+
 /* --- called off ------------------------------------------------------------------------------ */
 
 /*
@@ -419,6 +443,7 @@ int main(void)
                                   what_holds_needs_an_end,
                                   a_kill_is_over_at_once,
                                   recover_undoes_everything,
+                                  a_fault_begins_at_its_instant,
                                   an_undo_calls_off_what_is_still_being_prepared,
                                   recovery_calls_off_what_is_still_being_prepared,
                                   heartbeats_hold_a_fault_and_silence_ends_it,
