@@ -8,7 +8,9 @@
 #include "lib/json.h"
 #include "lib/owned.h"
 #include "lib/pg.h"
+#include "orchestrator/engine.h"
 #include "orchestrator/files.h"
+#include "orchestrator/record.h"
 #include "topologies/ha/ha.h"
 
 enum { LIST_MS = 5000, RECOVER_MS = 120000 };
@@ -80,26 +82,6 @@ static void print_faults(const struct topology *topology, struct cluster *cluste
         puts("no fault is active");
 }
 
-/* Does a run hold any node? What PostgreSQL says is told to the run that has the session only. */
-static enum status find_run(struct cluster *look, const struct topology *topology,
-                            struct arena *arena, const char **ret_run, struct error *err)
-{
-    for (size_t i = 0; i < topology->node_count && *ret_run == NULL; i++) {
-        const char *name = topology->nodes[i].name;
-        OWNED_JSON json_t *result = NULL;
-        enum status status =
-            cluster_connected(look, name)
-                ? cluster_call(look, name, "fault.list", NULL, LIST_MS, &result, err)
-                : STATUS_OK;
-
-        if (status != STATUS_OK)
-            return error_context(err, "asking %s", name);
-        const char *run = json_text(result, "run", NULL);
-        *ret_run = run != NULL ? arena_strdup(arena, run) : NULL;
-    }
-    return STATUS_OK;
-}
-
 static enum status show_members(struct arena *arena, const struct topology *topology,
                                 struct error *err)
 {
@@ -132,7 +114,8 @@ static enum status show(struct arena *arena, const struct invocation *invocation
         status = files_look(arena, topology, "status", &look, err);
     if (status != STATUS_OK)
         return status;
-    status = find_run(look, topology, arena, &run, err);
+    /* what PostgreSQL says is told to the run that has the session only */
+    status = files_find_run(look, topology, arena, &run, err);
     if (status == STATUS_OK) {
         print_others(topology, look);
         print_faults(topology, look);
@@ -192,12 +175,57 @@ static enum status recover(struct arena *arena, const struct invocation *invocat
     return STATUS_OK;
 }
 
+/* A run that is under way has an orchestrator of its own, which would lose its sessions to us. */
+static enum status want_dead(struct arena *arena, const struct topology *topology, const char *run,
+                             struct error *err)
+{
+    struct cluster *look = NULL;
+    const char *serving = NULL;
+    enum status status = files_look(arena, topology, "recover", &look, err);
+
+    if (status == STATUS_OK)
+        status = files_find_run(look, topology, arena, &serving, err);
+    cluster_free(look);
+    if (status != STATUS_OK || serving == NULL)
+        return status;
+    error_set(err, STATUS_REFUSED, "run %s is under way", serving);
+    error_hint(err,
+               strcmp(serving, run) == 0 ? "End it with SIGINT: it undoes everything itself."
+                                         : "Wait for its end, then recover run %s.",
+               run);
+    return STATUS_REFUSED;
+}
+
+/* The whole end of a run whose orchestrator died. */
+static enum status recover_run(struct arena *arena, const struct invocation *invocation,
+                               int *ret_exit_code, struct error *err)
+{
+    struct engine_options options = {.folder = invocation_argument(invocation, 0)};
+    struct record *record = NULL;
+    struct topology *topology = NULL;
+    enum status status = record_load(arena, options.folder, &record, err);
+
+    if (status == STATUS_OK)
+        status = files_topology_of(arena, invocation, record->start, &topology, err);
+    if (status == STATUS_OK)
+        status = want_dead(arena, topology, json_text(record->start, "run", "?"), err);
+    options.topology = topology;
+    if (status == STATUS_OK)
+        status = engine_resume(&options, ret_exit_code, err);
+    record_close(record);
+    return status;
+}
+
 static int run_recover(const struct invocation *invocation)
 {
     OWNED_ARENA struct arena *arena = arena_new();
     struct error err = {0};
+    int exit_code = EXIT_INTERNAL;
     bool clean = true;
 
+    if (invocation_count(invocation) == 1)
+        return recover_run(arena, invocation, &exit_code, &err) == STATUS_OK ? exit_code
+                                                                             : command_fail(&err);
     if (recover(arena, invocation, &clean, &err) != STATUS_OK)
         return command_fail(&err);
     return clean ? EXIT_PASS : EXIT_NOT_RECOVERED;
@@ -220,12 +248,17 @@ const struct command command_status = {
 
 const struct command command_recover = {
     .name = "recover",
-    .arguments = "",
+    .arguments = "[RUN]",
+    .minimum = 0,
+    .maximum = 1,
     .summary = "undo every fault on every node now",
     .text =
         "Tells every agent to undo all that its journal holds open, of any run, also beside a run "
-        "that goes on. Ends with 5 "
-        "when a node did not answer or a fault could not be undone.",
+        "that goes on. Ends with 5 when a node did not answer or a fault could not be undone.\n\n"
+        "With the directory of a run whose orchestrator died, it ends that run as it would have "
+        "ended itself: asks what became of its faults, waits for the cluster, stops its load, "
+        "collects its ledgers, drops its tables, compares every node with before, adds all of it "
+        "to the run's journal and reports: 3 when every node is confirmed clean, else 5.",
     .options = options,
     .run = run_recover,
 };

@@ -1,22 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 #include "orchestrator/engine.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include "lib/json.h"
 #include "lib/owned.h"
-#include "orchestrator/command.h"
+#include "lib/version.h"
 #include "orchestrator/engine_state.h"
-#include "orchestrator/reports/report.h"
 
-enum { CONNECT_MS = 15000, CLOSE_MS = 5000 };
+enum { CONNECT_MS = 15000 };
 
 /* ---- small things ---- */
 
@@ -107,6 +104,8 @@ static void on_clock(void *argument, const struct topology_node *node, int64_t o
 {
     struct engine *engine = argument;
 
+    if (engine->resumed)
+        return; /* another boot may be behind us: its estimates would be taken for the run's */
     journal_event(engine->journal, "clock",
                   json_pack("{s:s, s:I, s:I}", "node", node->name, "offset_ns",
                             (json_int_t) offset_ns, "error_ns", (json_int_t) error_ns));
@@ -130,7 +129,7 @@ static int64_t on_last_ack(void *argument)
 }
 
 /* The first reason stands. */
-static void set_outcome(struct engine *engine, const char *outcome, const struct error *reason)
+void engine_outcome(struct engine *engine, const char *outcome, const struct error *reason)
 {
     if (engine->reason.message[0] != '\0')
         return;
@@ -172,7 +171,7 @@ static void on_signal(void *argument, int signal)
                                   : "SIGHUP");
     journal_note(engine->journal, "%s; %s", reason.message, signal_words(engine));
     if (engine->changed)
-        set_outcome(engine, "aborted", &reason);
+        engine_outcome(engine, "aborted", &reason);
     cluster_abort(engine->cluster, &reason);
     if (engine_hurried(engine) && engine->leavable)
         cluster_unshield(engine->cluster);
@@ -217,6 +216,7 @@ static json_t *role_names(unsigned roles)
 static json_t *topology_json(const struct topology *topology)
 {
     json_t *nodes = json_array(), *hosts = json_array();
+    OWNED_MEMORY char *path = realpath(topology->file, NULL);
 
     for (size_t i = 0; i < topology->node_count; i++) {
         const struct topology_node *node = &topology->nodes[i];
@@ -227,13 +227,14 @@ static json_t *topology_json(const struct topology *topology)
     }
     for (size_t i = 0; i < topology->endpoint.count; i++)
         json_array_append_new(hosts, json_string(topology->endpoint.hosts[i]->name));
-    return json_pack("{s:s, s:{s:s, s:I}, s:{s:s, s:s, s:b, s:I}, s:{s:o, s:b}, s:o}", "name",
-                     topology->name, "promise", "durability", topology->promise.durability,
-                     "failover_ms", (json_int_t) topology->promise.failover_ms, "ha", "manager",
-                     topology->ha.manager, "fence", topology->ha.fence, "allow_loss",
-                     topology->ha.allow_loss, "detect_ms", (json_int_t) topology->ha.detect_ms,
-                     "endpoint", "hosts", hosts, "managed", topology->endpoint.managed, "nodes",
-                     nodes);
+    return json_pack(
+        "{s:s, s:s, s:{s:I}, s:{s:s, s:I}, s:{s:s, s:s, s:b, s:I}, s:{s:o, s:b}, s:o}", "name",
+        topology->name, "file", path != NULL ? path : topology->file, "database", "version",
+        (json_int_t) topology->database.version, "promise", "durability",
+        topology->promise.durability, "failover_ms", (json_int_t) topology->promise.failover_ms,
+        "ha", "manager", topology->ha.manager, "fence", topology->ha.fence, "allow_loss",
+        topology->ha.allow_loss, "detect_ms", (json_int_t) topology->ha.detect_ms, "endpoint",
+        "hosts", hosts, "managed", topology->endpoint.managed, "nodes", nodes);
 }
 
 static void journal_start(struct engine *engine)
@@ -241,12 +242,13 @@ static void journal_start(struct engine *engine)
     char wall[WALL_TEXT_SIZE];
 
     clock_wall_text(clock_wall_ns(), wall);
-    journal_event(engine->journal, "run.start",
-                  json_pack("{s:i, s:s, s:o, s:o, s:I, s:s, s:b}", "version", 1, "run", engine->run,
-                            "scenario", scenario_json(engine->scenario), "topology",
-                            topology_json(engine->topology), "seed",
-                            (json_int_t) engine->options->seed, "wall", wall, "strict",
-                            engine->options->strict));
+    journal_event(
+        engine->journal, "run.start",
+        json_pack("{s:i, s:s, s:s, s:o, s:o, s:I, s:s, s:b, s:I}", "version", 1, "ordeal",
+                  ORDEAL_VERSION, "run", engine->run, "scenario", scenario_json(engine->scenario),
+                  "topology", topology_json(engine->topology), "seed",
+                  (json_int_t) engine->options->seed, "wall", wall, "strict",
+                  engine->options->strict, "delay_ms", (json_int_t) engine->options->delay_ms));
 }
 
 static void list_loads(struct engine *engine)
@@ -259,7 +261,7 @@ static void list_loads(struct engine *engine)
             engine->loads[engine->load_count++].node = &topology->nodes[i];
 }
 
-static struct engine *engine_new(const struct engine_options *options)
+struct engine *engine_new(const struct engine_options *options)
 {
     struct arena *arena = arena_new();
     struct engine *engine = arena_alloc(arena, sizeof *engine);
@@ -280,7 +282,7 @@ static struct engine *engine_new(const struct engine_options *options)
     return engine;
 }
 
-static void engine_free(struct engine *engine)
+void engine_free(struct engine *engine)
 {
     for (struct injection *injection = engine->injections; injection != NULL;
          injection = injection->next) {
@@ -314,7 +316,7 @@ static enum status find_driver(struct engine *engine, struct error *err)
     return STATUS_REFUSED;
 }
 
-static enum status connect_all(struct engine *engine, struct error *err)
+enum status engine_connect(struct engine *engine, struct error *err)
 {
     struct cluster_options options = {
         .run = engine->run,
@@ -351,7 +353,7 @@ static bool clocks_known(void *argument)
 static enum status begin(struct engine *engine, struct error *err)
 {
     engine_phase(engine, "preflight");
-    enum status status = connect_all(engine, err);
+    enum status status = engine_connect(engine, err);
 
     if (status != STATUS_OK) {
         preflight_find(engine, "refuse", "connect", NULL, err->message, err->hint);
@@ -383,160 +385,20 @@ static enum status work(struct engine *engine, struct error *err)
     return status;
 }
 
-/* An end before the end promises that everything is as it was: a cluster that is not back is not.
- */
-static void recover(struct engine *engine)
-{
-    struct error error = {0};
-
-    if (recovery_run(engine, &error) == STATUS_OK)
-        return;
-    journal_note(engine->journal, "recovery: %s", error.message);
-    if (strcmp(engine->outcome, "aborted") == 0)
-        engine->clean = false;
-}
-
-/* From here on nothing stops before every node is as it was. */
-static void wind_up(struct engine *engine)
-{
-    struct error error = {0};
-
-    engine->winding_up = true;
-    cluster_shield(engine->cluster);
-    recover(engine);
-    if (engine->ha_begun)
-        engine->ha.driver->end(&engine->ha);
-    engine_phase(engine, "checks");
-    engine_leavable(engine, true);
-    if (!engine_hurried(engine))
-        collect_run(engine);
-    engine_leavable(engine, false);
-    collect_integrity(engine);
-    if (load_drop(engine, &error) != STATUS_OK) {
-        journal_note(engine->journal, "dropping the workload's tables: %s", error.message);
-        engine->clean = false;
-    }
-    residue_after(engine);
-}
-
-static void close_sessions(struct engine *engine)
-{
-    struct cluster_request requests[64];
-    size_t count = 0;
-
-    for (size_t i = 0; i < engine->topology->node_count && count < 64; i++) {
-        const char *name = engine->topology->nodes[i].name;
-
-        if (cluster_connected(engine->cluster, name))
-            requests[count++] = (struct cluster_request){
-                .node = name,
-                .method = "session.close",
-                .params = json_pack("{s:s, s:b}", "run", engine->run, "purge", true),
-                .timeout_ms = CLOSE_MS};
-    }
-    cluster_call_all(engine->cluster, requests, count);
-    for (size_t i = 0; i < count; i++) {
-        if (requests[i].status != STATUS_OK)
-            journal_note(engine->journal, "closing the session of %s: %s", requests[i].node,
-                         requests[i].error.message);
-        json_decref(requests[i].result);
-    }
-}
-
-static void journal_end(struct engine *engine)
-{
-    json_t *end = json_pack("{s:s, s:b, s:b}", "outcome", engine->outcome, "clean", engine->clean,
-                            "changed", engine->changed);
-
-    if (engine->reason.message[0] != '\0')
-        json_object_set_new(end, "reason", json_string(engine->reason.message));
-    if (engine->reason.hint[0] != '\0')
-        json_object_set_new(end, "hint", json_string(engine->reason.hint));
-    journal_event(engine->journal, "run.end", end);
-}
-
 static void conduct(struct engine *engine)
 {
     struct error error = {0};
     enum status status = begin(engine, &error);
 
     if (status != STATUS_OK) {
-        set_outcome(engine, status == STATUS_ABORTED ? "aborted" : "refused", &error);
+        engine_outcome(engine, status == STATUS_ABORTED ? "aborted" : "refused", &error);
     } else {
         engine->changed = true;
         if (work(engine, &error) != STATUS_OK)
-            set_outcome(engine, "aborted", &error);
-        wind_up(engine);
+            engine_outcome(engine, "aborted", &error);
+        engine_wind_up(engine);
     }
-    if (engine->cluster != NULL) {
-        cluster_shield(engine->cluster);
-        close_sessions(engine);
-    }
-    if (engine->changed && engine->clean && journal_failure(engine->journal, &error) != STATUS_OK)
-        set_outcome(engine, "aborted", &error);
-    journal_end(engine);
-    journal_leave_loop(engine->journal);
-    cluster_free(engine->cluster);
-    engine->cluster = NULL;
-}
-
-static int code_of(const struct engine *engine)
-{
-    if (!engine->clean)
-        return EXIT_NOT_RECOVERED;
-    if (strcmp(engine->outcome, "refused") == 0)
-        return EXIT_REFUSED;
-    return strcmp(engine->outcome, "aborted") == 0 ? EXIT_ABORTED : EXIT_PASS;
-}
-
-static int worse(int left, int right)
-{
-    return left == EXIT_NOT_RECOVERED || right == EXIT_NOT_RECOVERED ? EXIT_NOT_RECOVERED : right;
-}
-
-/* A part of a profile or of repeats is judged without being printed. */
-static int silence_stdout(void)
-{
-    OWNED_FD int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
-
-    fflush(stdout);
-    int kept = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-    if (kept >= 0 && nowhere >= 0 && dup2(nowhere, STDOUT_FILENO) >= 0)
-        return kept;
-    if (kept >= 0)
-        close(kept);
-    return -1;
-}
-
-static void restore_stdout(int kept)
-{
-    if (kept < 0)
-        return;
-    fflush(stdout);
-    dup2(kept, STDOUT_FILENO);
-    close(kept);
-}
-
-/* The report judges the files alone; when it cannot, the run's own outcome stands. */
-static int report(const struct engine *engine)
-{
-    struct error error = {0};
-    int exit_code = code_of(engine);
-
-    if (engine->reason.message[0] != '\0') {
-        fprintf(stderr, "ordeal: %s: %s\n", engine->outcome, engine->reason.message);
-        if (engine->reason.hint[0] != '\0')
-            fprintf(stderr, "  %s\n", engine->reason.hint);
-    }
-    int stdout_fd = engine->options->quiet ? silence_stdout() : -1;
-    enum status status =
-        report_run(engine->options->folder, engine->options->json, &exit_code, &error);
-    restore_stdout(stdout_fd);
-    if (status != STATUS_OK) {
-        command_fail(&error);
-        return exit_code == EXIT_PASS ? EXIT_INTERNAL : exit_code;
-    }
-    return worse(code_of(engine), exit_code);
+    engine_close(engine);
 }
 
 /* ---- signals outside the loop ---- */
@@ -581,7 +443,7 @@ static enum status run_blocked(const struct engine_options *options,
     engine->journal = NULL;
     view_free(engine->view);
     engine->view = NULL;
-    *ret_result = (struct engine_result){.exit_code = report(engine),
+    *ret_result = (struct engine_result){.exit_code = engine_report(engine),
                                          .outcome = engine->outcome,
                                          .interrupted = engine->signals > 0};
     engine_free(engine);

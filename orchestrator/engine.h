@@ -36,5 +36,11 @@ struct engine_result {
  */
 MUST_CHECK enum status engine_run(const struct engine_options *options,
                                   struct engine_result *ret_result, struct error *err);
+/*
+ * The end of a run whose orchestrator died: options.topology and options.folder are those of that
+ * run. STATUS_REFUSED when it has an end, or when the topology is another one.
+ */
+MUST_CHECK enum status engine_resume(const struct engine_options *options, int *ret_exit_code,
+                                     struct error *err);
 
 #endif

@@ -103,6 +103,7 @@ struct engine {
     const char *outcome;
     struct error reason; /* why refused or aborted */
     int signals;         /* that asked for an end: after the second nothing but undoing goes on */
+    bool resumed;        /* the end of a run whose orchestrator died: its clocks are not ours */
     bool winding_up;     /* undoing has begun: nothing stops it any more */
     bool leavable;       /* a part of the winding up that undoes nothing */
     bool changed;        /* something on a node was changed */
@@ -111,6 +112,12 @@ struct engine {
 };
 
 /* ---- engine.c ---- */
+struct engine *engine_new(const struct engine_options *options);
+void engine_free(struct engine *engine);
+/* Dials every node, heeds signals; STATUS_OK when all of them answer. */
+MUST_CHECK enum status engine_connect(struct engine *engine, struct error *err);
+/* How it ends; the first reason stands. */
+void engine_outcome(struct engine *engine, const char *outcome, const struct error *reason);
 void engine_phase(struct engine *engine, const char *phase);
 /* Turn the loop for so long; STATUS_ABORTED as every blocking call. */
 MUST_CHECK enum status engine_pause(struct engine *engine, int64_t ms, struct error *err);
@@ -126,6 +133,15 @@ void engine_fail(struct engine *engine, const struct error *reason);
 MUST_CHECK enum status engine_members(struct engine *engine, struct arena *arena,
                                       struct ha_state *ret_state, struct error *err);
 void engine_journal_members(struct engine *engine, const struct ha_state *state, bool all);
+
+/* ---- engine_end.c ---- */
+/* Everything back as it was, the evidence, the audit: not stopped before it is through. */
+void engine_wind_up(struct engine *engine);
+void engine_close(struct engine *engine); /* the last event, connections closed */
+/*
+ * Exit code. The report judges the files alone; when it cannot, the run's own outcome stands.
+ */
+int engine_report(const struct engine *engine);
 
 /* ---- engine_load.c ---- */
 MUST_CHECK enum status load_begin(struct engine *engine, const char *primary, struct error *err);

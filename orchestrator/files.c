@@ -9,13 +9,15 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "lib/clock.h"
+#include "lib/json.h"
 #include "lib/owned.h"
 #include "lib/units.h"
 #include "topologies/lab/lab.h"
 
-enum { CONNECT_MS = 10000, CONNECT_SOME_MS = 4000 };
+enum { CONNECT_MS = 10000, CONNECT_SOME_MS = 4000, LIST_MS = 5000 };
 
 void files_complain(const struct yaml_errors *errors)
 {
@@ -23,11 +25,10 @@ void files_complain(const struct yaml_errors *errors)
         fprintf(stderr, "%s\n", errors->texts[i]);
 }
 
-enum status files_topology(struct arena *arena, const struct invocation *invocation,
-                           struct topology **ret_topology, struct error *err)
+static enum status load_topology(struct arena *arena, const char *path,
+                                 struct topology **ret_topology, struct error *err)
 {
     struct yaml_errors errors = {.arena = arena};
-    const char *path = invocation_option(invocation, "topology");
     enum status status = STATUS_OK;
 
     if (path == NULL)
@@ -36,6 +37,26 @@ enum status files_topology(struct arena *arena, const struct invocation *invocat
         status = topology_load(arena, path, ret_topology, &errors, err);
     files_complain(&errors);
     return status;
+}
+
+enum status files_topology(struct arena *arena, const struct invocation *invocation,
+                           struct topology **ret_topology, struct error *err)
+{
+    return load_topology(arena, invocation_option(invocation, "topology"), ret_topology, err);
+}
+
+enum status files_topology_of(struct arena *arena, const struct invocation *invocation,
+                              const json_t *run_start, struct topology **ret_topology,
+                              struct error *err)
+{
+    const char *path = invocation_option(invocation, "topology");
+
+    if (path == NULL)
+        path = json_text(json_object_get(run_start, "topology"), "file", NULL);
+    if (path != NULL && access(path, F_OK) != 0 &&
+        invocation_option(invocation, "topology") == NULL)
+        path = NULL;
+    return load_topology(arena, path, ret_topology, err);
 }
 
 enum status files_scenario(struct arena *arena, const char *name, const struct topology *topology,
@@ -177,6 +198,25 @@ enum status files_look(struct arena *arena, const struct topology *topology, con
 {
     return connect_as(arena, topology, what, (struct cluster_options){.no_session = true}, false,
                       ret_cluster, err);
+}
+
+enum status files_find_run(struct cluster *look, const struct topology *topology,
+                           struct arena *arena, const char **ret_run, struct error *err)
+{
+    for (size_t i = 0; i < topology->node_count && *ret_run == NULL; i++) {
+        const char *name = topology->nodes[i].name;
+        OWNED_JSON json_t *result = NULL;
+        enum status status =
+            cluster_connected(look, name)
+                ? cluster_call(look, name, "fault.list", NULL, LIST_MS, &result, err)
+                : STATUS_OK;
+
+        if (status != STATUS_OK)
+            return error_context(err, "asking %s", name);
+        const char *run = json_text(result, "run", NULL);
+        *ret_run = run != NULL ? arena_strdup(arena, run) : NULL;
+    }
+    return STATUS_OK;
 }
 
 enum status files_seed(const struct invocation *invocation, const struct scenario *scenario,

@@ -15,6 +15,10 @@ void files_complain(const struct yaml_errors *errors);
 /* -t, or the lab that is up if there is exactly one. Errors of the file are printed here. */
 MUST_CHECK enum status files_topology(struct arena *arena, const struct invocation *invocation,
                                       struct topology **ret_topology, struct error *err);
+/* -t, or the file that a recorded run names, if it is there, or the lab that is up. */
+MUST_CHECK enum status files_topology_of(struct arena *arena, const struct invocation *invocation,
+                                         const json_t *run_start, struct topology **ret_topology,
+                                         struct error *err);
 /* A path or the name of a shipped one. Errors of the file are printed here. */
 MUST_CHECK enum status files_scenario(struct arena *arena, const char *name,
                                       const struct topology *topology,
@@ -37,6 +41,9 @@ MUST_CHECK enum status files_connect(struct arena *arena, const struct topology 
 MUST_CHECK enum status files_look(struct arena *arena, const struct topology *topology,
                                   const char *what, struct cluster **ret_cluster,
                                   struct error *err);
+/* The run whose orchestrator is connected to any node now, or NULL. */
+MUST_CHECK enum status files_find_run(struct cluster *look, const struct topology *topology,
+                                      struct arena *arena, const char **ret_run, struct error *err);
 /* A seed from --seed, from the scenario, or drawn. */
 MUST_CHECK enum status files_seed(const struct invocation *invocation,
                                   const struct scenario *scenario, uint64_t *ret_seed,

@@ -39,14 +39,16 @@ struct journal {
     struct error failure; /* of the first line that could not be written */
 };
 
-static enum status create(const char *folder, const char *name, int *ret_fd, struct error *err)
+static enum status open_file(const char *folder, const char *name, int flags, int *ret_fd,
+                             struct error *err)
 {
     OWNED_BUFFER struct buffer path = BUFFER(8192);
 
     buffer_printf(&path, "%s/%s", folder, name);
-    int fd = open(buffer_text(&path), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+    int fd = open(buffer_text(&path), flags | O_APPEND | O_CLOEXEC, 0644);
     if (fd < 0)
-        return error_system(err, "creating %s", buffer_text(&path));
+        return error_system(err, "%s %s", (flags & O_CREAT) != 0 ? "creating" : "opening",
+                            buffer_text(&path));
     *ret_fd = fd;
     return STATUS_OK;
 }
@@ -63,8 +65,9 @@ static int keep_reserve(const char *folder)
     return fd;
 }
 
-enum status journal_open(const char *folder, void (*watch)(void *argument, const json_t *event),
-                         void *argument, struct journal **ret_journal, struct error *err)
+static enum status open_as(const char *folder, int flags,
+                           void (*watch)(void *argument, const json_t *event), void *argument,
+                           struct journal **ret_journal, struct error *err)
 {
     struct journal *journal = calloc(1, sizeof *journal);
 
@@ -73,14 +76,51 @@ enum status journal_open(const char *folder, void (*watch)(void *argument, const
     journal->events = journal->schedule = journal->reserve = -1;
     journal->watch = watch;
     journal->argument = argument;
-    enum status status = create(folder, "journal.ndjson", &journal->events, err);
+    enum status status = open_file(folder, "journal.ndjson", flags, &journal->events, err);
     if (status == STATUS_OK)
-        status = create(folder, "schedule.txt", &journal->schedule, err);
+        status = open_file(folder, "schedule.txt", flags, &journal->schedule, err);
     if (status != STATUS_OK) {
         journal_close(journal);
         return status;
     }
     journal->reserve = keep_reserve(folder);
+    *ret_journal = journal;
+    return STATUS_OK;
+}
+
+enum status journal_open(const char *folder, void (*watch)(void *argument, const json_t *event),
+                         void *argument, struct journal **ret_journal, struct error *err)
+{
+    return open_as(folder, O_WRONLY | O_CREAT | O_EXCL, watch, argument, ret_journal, err);
+}
+
+/* A last line that was cut off would swallow the next one. */
+static enum status drop_torn_line(int fd, struct error *err)
+{
+    off_t end = lseek(fd, 0, SEEK_END);
+    char byte;
+
+    while (end > 0 && pread(fd, &byte, 1, end - 1) == 1 && byte != '\n')
+        end--;
+    if (ftruncate(fd, end) != 0)
+        return error_system(err, "cutting journal.ndjson at its last whole line");
+    return STATUS_OK;
+}
+
+enum status journal_reopen(const char *folder, int64_t sequence,
+                           void (*watch)(void *argument, const json_t *event), void *argument,
+                           struct journal **ret_journal, struct error *err)
+{
+    struct journal *journal = NULL;
+    enum status status = open_as(folder, O_RDWR, watch, argument, &journal, err);
+
+    if (status == STATUS_OK)
+        status = drop_torn_line(journal->events, err);
+    if (status != STATUS_OK) {
+        journal_close(journal);
+        return status;
+    }
+    journal->sequence = sequence;
     *ret_journal = journal;
     return STATUS_OK;
 }

@@ -24,6 +24,11 @@ MUST_CHECK enum status journal_open(const char *folder,
                                     void (*watch)(void *argument, const json_t *event),
                                     void *argument, struct journal **ret_journal,
                                     struct error *err);
+/* Goes on with the journal of a run that died; `sequence` is that of its last event. */
+MUST_CHECK enum status journal_reopen(const char *folder, int64_t sequence,
+                                      void (*watch)(void *argument, const json_t *event),
+                                      void *argument, struct journal **ret_journal,
+                                      struct error *err);
 /* Before the loop is freed: nobody is told any more. */
 void journal_leave_loop(struct journal *journal);
 /* NULL is allowed; makes the files durable. */

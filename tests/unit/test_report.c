@@ -326,6 +326,40 @@ START_TEST(aborted_and_not_clean)
 }
 END_TEST
 
+START_TEST(aborted_before_anything_was_changed)
+{
+    struct run_builder *run = standard();
+
+    end_with(run, "aborted", "SIGINT");
+    json_object_set_new(run_find(run, "run.end"), "changed", json_false());
+    run_drop(run, "residue"); /* there was nothing to look for */
+    expect(run, RUN_ABORTED, 3, "before anything was changed");
+}
+END_TEST
+
+START_TEST(aborted_and_the_cluster_is_not_back)
+{
+    struct run_builder *run = standard();
+
+    end_with(run, "aborted", "SIGINT");
+    run_event(run, RUN_END_MS, "recovery.timeout",
+              json_pack("{s:i, s:[], s:s}", "ms", 60000, "missing", "text", "n1 is down"));
+    json_object_set_new(run_find(run, "run.end"), "clean", json_false());
+    expect(run, RUN_NOT_RECOVERED, 5, "the cluster is not back: n1 is down");
+}
+END_TEST
+
+START_TEST(sent_and_nothing_more_is_known)
+{
+    struct run_builder *run = standard();
+
+    run_event(
+        run, RUN_FAULT_MS, "fault.inject",
+        json_pack("{s:s, s:s, s:s}", "uid", "x-s1-9", "fault", "process.freeze", "node", "n2"));
+    expect(run, RUN_NOT_RECOVERED, 5, "whether process.freeze on n2 was injected is not recorded");
+}
+END_TEST
+
 /* --- result.json against its schema ----------------------------------------------------------- */
 
 static json_t *schema;
@@ -641,7 +675,8 @@ TEST_MAIN("report", 60, NULL, NULL, pass, a_failed_check_fails, fail_outranks_in
           a_cluster_that_is_not_back, a_ledger_that_did_not_arrive, a_skipped_step,
           an_optional_skipped_step, a_dead_worker, residue, a_node_nobody_confirmed,
           a_fault_still_there, a_holding_fault_never_undone, the_orchestrator_died, aborted,
-          refused, aborted_and_not_clean, result_is_valid, result_without_evidence_is_valid,
-          result_of_a_refused_run_is_valid, schema_refuses, summary_of_a_pass, summary_of_a_loss,
-          summary_of_a_refusal, colour_for_a_terminal, report_writes_and_prints,
-          report_prints_one_object, not_a_run)
+          refused, aborted_and_not_clean, aborted_before_anything_was_changed,
+          aborted_and_the_cluster_is_not_back, sent_and_nothing_more_is_known, result_is_valid,
+          result_without_evidence_is_valid, result_of_a_refused_run_is_valid, schema_refuses,
+          summary_of_a_pass, summary_of_a_loss, summary_of_a_refusal, colour_for_a_terminal,
+          report_writes_and_prints, report_prints_one_object, not_a_run)
