@@ -40,7 +40,7 @@ CHECK_LIBS = $(shell pkg-config --libs check)
 
 MAINS := orchestrator/ordeal.c agents/ordeald.c
 GUARDIAN_SOURCES := $(wildcard agents/guardian/*.c) lib/error.c lib/clock.c lib/crc32c.c lib/kill_point.c
-SOURCES := $(filter-out $(MAINS),$(wildcard lib/*.c faults/*.c agents/*.c agents/guardian/journal.c agents/guardian/member.c agents/load/*.c \
+SOURCES := $(filter-out $(MAINS),$(wildcard lib/*.c faults/*.c agents/*.c agents/guardian/journal.c agents/guardian/member.c agents/load/*.c agents/sampler/*.c \
 	topologies/*.c topologies/lab/*.c topologies/ha/*.c orchestrator/*.c orchestrator/checks/*.c \
 	orchestrator/reports/*.c))
 OBJECTS := $(SOURCES:%.c=$(BUILD)/%.o)

@@ -14,7 +14,7 @@ static const char *const always[] = {
     "hello",         "session.open",    "session.close",    "heartbeat",
     "fault.observe", "fault.undo",      "fault.list",       "recover",
     "file.list",     "file.read",       "node.fingerprint", "postgres.state",
-    "load.stop",     "fault.permitted",
+    "load.stop",     "fault.permitted", "sample.start",     "sample.stop",
 };
 
 static bool is_always_allowed(const char *method)

@@ -356,6 +356,15 @@ enum status cgroup_of(struct arena *arena, pid_t pid, const char **ret_path, str
                      "process %d is in no control group that can be frozen", (int) pid);
 }
 
+const char *cgroup_memory_file(struct arena *arena, const char *path, const char *file)
+{
+    struct hierarchies found;
+
+    if (begin(path, &found, NULL) != STATUS_OK || found.root[MEMORY][0] == '\0')
+        return NULL;
+    return arena_printf(arena, "%s/%s/%s", found.root[MEMORY], path, file);
+}
+
 static void wait_a_little(void)
 {
     poll(NULL, 0, POLL_MS);

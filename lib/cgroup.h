@@ -41,6 +41,8 @@ MUST_CHECK enum status cgroup_join(const char *path, pid_t pid, struct error *er
 /* The group of a process: below the root, of the freezer hierarchy on v1. */
 MUST_CHECK enum status cgroup_of(struct arena *arena, pid_t pid, const char **ret_path,
                                  struct error *err);
+/* Path of a file of the group in the memory controller's hierarchy; NULL where there is none. */
+const char *cgroup_memory_file(struct arena *arena, const char *path, const char *file);
 /* Freeze or thaw, and wait until the kernel says so. */
 MUST_CHECK enum status cgroup_freeze(const char *path, bool frozen, int64_t deadline_ns,
                                      struct error *err);

@@ -194,6 +194,24 @@ static bool read_title(pid_t pid, char title[TITLE_SIZE])
     return true;
 }
 
+/* What is behind "postgres: "; NULL when a title does not begin with it. */
+static const char *after_prefix(const char *title)
+{
+    static const char prefix[] = "postgres: ";
+
+    return strncmp(title, prefix, sizeof prefix - 1) == 0 ? title + sizeof prefix - 1 : NULL;
+}
+
+bool pg_process_class(pid_t pid, enum pg_class *ret_class)
+{
+    char title[TITLE_SIZE];
+    const char *name = read_title(pid, title) ? after_prefix(title) : NULL;
+
+    if (name != NULL)
+        *ret_class = pg_class_of_title(name);
+    return name != NULL;
+}
+
 static bool runs_postgres(pid_t pid)
 {
     char path[64], target[PATH_MAX];
@@ -226,23 +244,22 @@ static void keep(struct search *search, struct pg_process process)
 
 static void consider(struct search *search, pid_t pid)
 {
-    static const char prefix[] = "postgres: ";
     struct pg_process process = {.class = PG_OTHER};
     char title[TITLE_SIZE];
 
     if (!runs_in_directory(search, pid) || !read_title(pid, title))
         return;
-    bool titled = strncmp(title, prefix, sizeof prefix - 1) == 0;
+    const char *name = after_prefix(title);
     /* what commands the server runs (archive_command) shares its directory, but is not the server
      */
-    if (!titled && !runs_postgres(pid))
+    if (name == NULL && !runs_postgres(pid))
         return;
     if (process_identify(pid, &process.id, NULL) != STATUS_OK)
         return;
-    process.title = arena_strdup(search->arena, titled ? title + sizeof prefix - 1 : title);
+    process.title = arena_strdup(search->arena, name != NULL ? name : title);
     if (pid == search->postmaster)
         process.class = PG_POSTMASTER;
-    else if (titled)
+    else if (name != NULL)
         process.class = pg_class_of_title(process.title);
     keep(search, process);
 }
@@ -267,4 +284,13 @@ enum status pg_processes_list(struct arena *arena, const char *data_directory,
         return error_system(err, "reading /proc");
     *ret_processes = search.found;
     return STATUS_OK;
+}
+
+pid_t pg_postmaster(const char *data_directory)
+{
+    struct search search = {.data_directory = data_directory};
+    pid_t pid = postmaster_of_file(data_directory);
+
+    search.directory_exists = stat(data_directory, &search.directory) == 0;
+    return pid > 0 && runs_in_directory(&search, pid) ? pid : 0;
 }

@@ -44,6 +44,10 @@ struct pg_processes {
  */
 MUST_CHECK enum status pg_processes_list(struct arena *arena, const char *data_directory,
                                          struct pg_processes *ret_processes, struct error *err);
+/* The postmaster that postmaster.pid names, if it runs in that directory; 0: there is none. */
+pid_t pg_postmaster(const char *data_directory);
+/* What a process calls itself; false when it is gone or has no title of PostgreSQL's (yet). */
+bool pg_process_class(pid_t pid, enum pg_class *ret_class);
 /* Class of a process title ("checkpointer ", "walsender repl 10.0.0.2(5) streaming"). */
 enum pg_class pg_class_of_title(const char *title);
 const char *pg_class_name(enum pg_class class);

@@ -93,10 +93,12 @@ static void on_connection(void *argument, const struct topology_node *node, bool
 {
     struct engine *engine = argument;
 
-    if (connected)
+    if (connected) {
         journal_note(engine->journal, "connected to %s", node->name);
-    else
+        samples_connected(engine, node);
+    } else {
         journal_note(engine->journal, "lost %s: %s", node->name, reason->message);
+    }
 }
 
 static void on_clock(void *argument, const struct topology_node *node, int64_t offset_ns,

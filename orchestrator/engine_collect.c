@@ -79,12 +79,12 @@ static enum status fetch_into(struct engine *engine, const char *node, const cha
     }
 }
 
-static enum status fetch(struct engine *engine, const char *node, const char *name,
-                         struct error *err)
+enum status collect_file(struct engine *engine, const char *node, const char *name,
+                         const char *folder, struct error *err)
 {
     OWNED_BUFFER struct buffer path = BUFFER(8192);
 
-    buffer_printf(&path, "%s/ledger/%s", engine->options->folder, base_of(name));
+    buffer_printf(&path, "%s/%s/%s", engine->options->folder, folder, base_of(name));
     OWNED_FD int fd = open(buffer_text(&path), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0)
         return error_system(err, "creating %s", buffer_text(&path));
@@ -121,7 +121,7 @@ static void collect_from(struct engine *engine, const char *node)
     {
         const char *name = json_text(file, "name", "");
 
-        if (is_ledger(name) && fetch(engine, node, name, &error) != STATUS_OK)
+        if (is_ledger(name) && collect_file(engine, node, name, "ledger", &error) != STATUS_OK)
             journal_missing(engine, node, name, &error);
     }
 }
@@ -143,7 +143,7 @@ static void journal_present(struct engine *engine, const struct ha_member *membe
 
     if (cluster_call(engine->cluster, node, "postgres.tokens", params, TOKENS_MS + FILE_MS, &result,
                      &error) != STATUS_OK ||
-        fetch(engine, node, json_text(result, "file", ""), &error) != STATUS_OK) {
+        collect_file(engine, node, json_text(result, "file", ""), "ledger", &error) != STATUS_OK) {
         journal_note(engine->journal, "present set of %s: %s", node, error.message);
         return;
     }

@@ -87,6 +87,7 @@ struct engine {
     size_t sample_count;
     json_t *ledgers; /* what the client nodes said of each at its end */
     bool prepared;   /* the workload's tables exist */
+    bool sampling;   /* samplers are wanted on every node */
 
     struct step_run *steps;
     struct injection *injections;
@@ -179,9 +180,17 @@ void steady_state(struct engine *engine, const char *when);
 
 /* ---- engine_collect.c, engine_integrity.c ---- */
 void collect_ledgers(struct engine *engine);
+/* A file of a node's spool into a folder of the run directory. */
+MUST_CHECK enum status collect_file(struct engine *engine, const char *node, const char *name,
+                                    const char *folder, struct error *err);
 void collect_run(struct engine *engine);
 void collect_integrity(struct engine *engine);
 void integrity_run(struct engine *engine, const char *primary);
+
+/* ---- engine_samples.c ---- */
+void samples_begin(struct engine *engine);
+void samples_connected(struct engine *engine, const struct topology_node *node);
+void samples_end(struct engine *engine); /* stops them and fetches their files */
 
 /* ---- engine_residue.c ---- */
 MUST_CHECK enum status residue_before(struct engine *engine, struct error *err);

@@ -148,7 +148,7 @@ enum status files_outer_folder(struct arena *arena, const char *wanted, const ch
 enum status files_run_folder(struct arena *arena, const char *wanted, const char *name,
                              const char **ret_folder, struct error *err)
 {
-    static const char *const inner[] = {"ledger", "nodes"};
+    static const char *const inner[] = {"ledger", "nodes", "samples"};
     const char *folder = NULL;
     enum status status = files_outer_folder(arena, wanted, name, &folder, err);
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "lib/json.h"
+#include "orchestrator/record_samples.h"
 #include "orchestrator/reports/report.h"
 
 enum colour { PLAIN, GREEN, RED, YELLOW, DIM };
@@ -159,6 +160,15 @@ static void write_commits(const struct writer *writer)
                   present);
 }
 
+static void write_samples(const struct writer *writer)
+{
+    const struct report *report = writer->report;
+    const char *text = record_samples_text(report->arena, report->record);
+
+    if (text != NULL)
+        buffer_printf(writer->text, "  samples   %s\n", text);
+}
+
 /* --- checks ----------------------------------------------------------------------------------- */
 
 static const char *number_text(struct arena *arena, const json_t *value)
@@ -279,6 +289,7 @@ void report_text(const struct report *report, bool colour, struct buffer *text)
         write_outage(&writer);
         write_phases(&writer);
         write_commits(&writer);
+        write_samples(&writer);
         write_checks(&writer);
         write_unjudged(&writer);
         write_blind_spots(&writer);
