@@ -10,6 +10,7 @@
 #include "agents/fault_record.h"
 #include "agents/guardian/journal.h"
 #include "agents/guardian_client.h"
+#include "agents/sampler/sampler.h"
 #include "lib/clock.h"
 #include "lib/json.h"
 #include "lib/kill_point.h"
@@ -200,6 +201,7 @@ static enum status prepare(const struct fault_order *order, const json_t *given,
     if (status == STATUS_OK)
         status = fault_context_read(arena, context_json, order->uid, order->deadline_ns, &power,
                                     &context, err);
+    context.own_session = sampler_session();
     if (status == STATUS_OK)
         status = fault_check_supported(order->fault, &context, params, err);
     if (status == STATUS_OK)

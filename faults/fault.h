@@ -22,6 +22,7 @@
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "lib/error.h"
 #include "lib/param.h"
@@ -39,6 +40,7 @@ struct fault_context {
     int64_t deadline_ns;        /* boot time; every call returns by then */
     const char *data_directory; /* of PostgreSQL on this node; NULL on others */
     int database_port;
+    pid_t own_session; /* backend of Ordeal's that only looks: the last to be chosen; 0: none */
     const char *control_address; /* the orchestrator's end of the control connection */
     int control_port;            /* the agent's listening port */
     size_t peer_count;

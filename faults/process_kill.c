@@ -111,6 +111,7 @@ static enum status prepare(const struct fault_context *context, const json_t *va
         .count = json_number(values, "count", 1),
         .drawn = json_object_get(values, "choose") != NULL,
         .seed = json_number(values, "choose", 0),
+        .spared = context->own_session,
     };
     struct pg_processes chosen = {0};
     enum status status = needs_database(context, err);

@@ -73,6 +73,17 @@ static void draw(struct pg_processes *set, size_t count, int64_t seed)
     }
 }
 
+/* A fault that is to hit some clients would be seen by nobody if it hit who only looks. */
+static void spare(struct pg_processes *set, pid_t pid)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < set->count; i++)
+        if (set->items[i].id.pid != pid)
+            set->items[kept++] = set->items[i];
+    set->count = kept;
+}
+
 static enum status complain_of_none(const char *data_directory, const char *word, struct error *err)
 {
     error_set(err, STATUS_NOT_FOUND, "no process \"%s\" of the server in %s runs", word,
@@ -105,6 +116,7 @@ enum status process_choose(struct arena *arena, const char *data_directory,
     qsort(chosen.items, chosen.count, sizeof *chosen.items, by_age);
     if (choice->count > 0 && process_word_is_many(choice->process) &&
         (size_t) choice->count < chosen.count) {
+        spare(&chosen, choice->spared);
         if (choice->drawn)
             draw(&chosen, (size_t) choice->count, choice->seed);
         chosen.count = (size_t) choice->count;

@@ -18,6 +18,7 @@ struct process_choice {
     int64_t count;       /* of a class that has many members: how many; 0: all of them */
     bool drawn;          /* by the seed; false: the oldest */
     int64_t seed;
+    pid_t spared; /* not among some of many, while there are others; 0: none */
 };
 
 /* Backends and walsenders: a server has many of them. */

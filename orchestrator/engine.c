@@ -372,6 +372,7 @@ static enum status begin(struct engine *engine, struct error *err)
 static enum status work(struct engine *engine, struct error *err)
 {
     engine_phase(engine, "prepare");
+    samples_begin(engine);
     enum status status = load_begin(engine, engine->first_writer, err);
 
     if (status == STATUS_OK) { /* a driver that routes opens the endpoint here */

@@ -41,10 +41,13 @@ void engine_wind_up(struct engine *engine)
     recover(engine);
     if (engine->ha_begun)
         engine->ha.driver->end(&engine->ha);
+    samples_end(engine);
     engine_phase(engine, "checks");
     engine_leavable(engine, true);
-    if (!engine_hurried(engine))
+    if (!engine_hurried(engine)) {
         collect_run(engine);
+        samples_fetch(engine);
+    }
     engine_leavable(engine, false);
     collect_integrity(engine);
     if (load_drop(engine, &error) != STATUS_OK) {

@@ -129,13 +129,12 @@ static void fetch_from(struct engine *engine, const char *node)
     }
 }
 
+/* Also of a run whose orchestrator died: then nobody knows whether they run. */
 void samples_end(struct engine *engine)
 {
     int64_t deadline_ns = deadline_in_ms(STOP_MS);
     struct error error = {0};
 
-    if (!engine->sampling)
-        return;
     engine->sampling = false;
     while (!all_stopped(engine)) {
         if (deadline_passed(deadline_ns)) {
@@ -145,6 +144,10 @@ void samples_end(struct engine *engine)
         if (engine_pause(engine, LOOK_MS, &error) != STATUS_OK)
             break;
     }
-    for (size_t i = 0; i < engine->topology->node_count; i++)
+}
+
+void samples_fetch(struct engine *engine)
+{
+    for (size_t i = 0; i < engine->topology->node_count && !engine_hurried(engine); i++)
         fetch_from(engine, engine->topology->nodes[i].name);
 }

@@ -190,7 +190,8 @@ void integrity_run(struct engine *engine, const char *primary);
 /* ---- engine_samples.c ---- */
 void samples_begin(struct engine *engine);
 void samples_connected(struct engine *engine, const struct topology_node *node);
-void samples_end(struct engine *engine); /* stops them and fetches their files */
+void samples_end(struct engine *engine);
+void samples_fetch(struct engine *engine); /* once they have ended */
 
 /* ---- engine_residue.c ---- */
 MUST_CHECK enum status residue_before(struct engine *engine, struct error *err);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "agents/sampler/processes.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +12,7 @@
 #include "lib/clock.h"
 #include "lib/owned.h"
 
-enum { SCAN_MS = 1000, LOOKS_MIN = 2, LOOKS_MAX = 20, STAT_SIZE = 1024 };
+enum { SCAN_MS = 1000, LOOKS_MIN = 2, LOOKS_MAX = 20, TURNS = 10, STAT_SIZE = 1024 };
 
 void processes_open(struct processes *processes, struct arena *arena, const char *data)
 {
@@ -24,8 +25,9 @@ void processes_open(struct processes *processes, struct arena *arena, const char
                            .list = arena_alloc(arena, KERNEL_TEXT_SIZE),
                            .last_list = arena_alloc(arena, KERNEL_TEXT_SIZE),
                            .items = arena_array(arena, PROCESSES_MAX, sizeof(struct tracked)),
-                           .pids = arena_array(arena, PROCESSES_MAX, sizeof(pid_t))};
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) { /* one descriptor a process */
+                           .pids = arena_array(arena, PROCESSES_MAX, sizeof(pid_t)),
+                           .tick_us = 1000000 / sysconf(_SC_CLK_TCK)};
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) { /* two descriptors a process */
         limit.rlim_cur = limit.rlim_max;
         setrlimit(RLIMIT_NOFILE, &limit);
     }
@@ -47,23 +49,29 @@ static bool is_tracked(const struct processes *processes, size_t sorted, pid_t p
     return bsearch(&wanted, processes->items, sorted, sizeof wanted, by_pid) != NULL;
 }
 
+static int open_of(pid_t pid, const char *name)
+{
+    char path[48];
+
+    snprintf(path, sizeof path, "/proc/%d/%s", (int) pid, name);
+    return open(path, O_RDONLY | O_CLOEXEC);
+}
+
 static void track(struct processes *processes, pid_t pid)
 {
-    char path[32];
-
     if (processes->count == PROCESSES_MAX) {
         processes->refused = true;
         return;
     }
-    snprintf(path, sizeof path, "/proc/%d/stat", (int) pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open_of(pid, "stat");
     if (fd < 0) { /* gone already, or no descriptor is left */
-        processes->refused = processes->refused || access(path, F_OK) == 0;
+        processes->refused = processes->refused || errno == EMFILE || errno == ENFILE;
         return;
     }
     processes->items[processes->count++] =
         (struct tracked){.pid = pid,
-                         .fd = fd,
+                         .stat = fd,
+                         .run = open_of(pid, "schedstat"),
                          .class = pid == processes->postmaster ? PG_POSTMASTER : PG_OTHER,
                          .rss_pages = -1};
 }
@@ -162,49 +170,83 @@ static void look_at_title(struct tracked *item, struct line *line)
     line_close(line, ']');
 }
 
-static bool read_stat(const struct tracked *item, struct process_stat *ret_stat)
+static bool read_text(int fd, char text[STAT_SIZE])
 {
-    char text[STAT_SIZE];
-    ssize_t length = pread(item->fd, text, sizeof text - 1, 0);
+    ssize_t length = pread(fd, text, STAT_SIZE - 1, 0);
 
     if (length <= 0)
         return false;
     text[length] = '\0';
-    return parse_stat(text, ret_stat) && ret_stat->state != 'Z' && ret_stat->state != 'X';
+    return true;
 }
 
-static void put_stat(struct processes *processes, struct tracked *item,
-                     const struct process_stat *stat, struct line *line)
+/* False when it has ended; *ret_ran: it has run since the last time, or nobody can tell. */
+static bool look_at_run(struct tracked *item, bool *ret_ran)
 {
-    if (stat->cpu_ticks == item->cpu_ticks && stat->rss_pages == item->rss_pages)
-        return;
-    processes->cpu_ticks[item->class] += stat->cpu_ticks - item->cpu_ticks;
-    item->cpu_ticks = stat->cpu_ticks;
-    item->rss_pages = stat->rss_pages;
+    char text[STAT_SIZE];
+    const char *at = text;
+
+    *ret_ran = true;
+    if (item->run < 0)
+        return true;
+    if (!read_text(item->run, text))
+        return false;
+    int64_t run_ns = parse_number(&at);
+    *ret_ran = run_ns != item->run_ns;
+    item->run_ns = run_ns;
+    return true;
+}
+
+/* False when it has ended. What has not changed is not put again. */
+static bool look_at_stat(struct processes *processes, struct tracked *item, struct line *line)
+{
+    char text[STAT_SIZE];
+    struct process_stat stat;
+
+    if (!read_text(item->stat, text) || !parse_stat(text, &stat) || stat.state == 'Z' ||
+        stat.state == 'X')
+        return false;
+    int64_t cpu_us = item->run >= 0 ? item->run_ns / 1000 : stat.cpu_ticks * processes->tick_us;
+    if (cpu_us == item->cpu_us && stat.rss_pages == item->rss_pages)
+        return true;
+    processes->cpu_us[item->class] += cpu_us - item->cpu_us;
+    item->cpu_us = cpu_us;
+    item->rss_pages = stat.rss_pages;
     line_open(line, '[');
     line_number(line, item->pid);
-    line_number(line, stat->cpu_ticks);
-    line_number(line, stat->rss_pages);
+    line_number(line, item->cpu_us);
+    line_number(line, item->rss_pages);
     line_close(line, ']');
+    return true;
 }
 
-/* Reads each; those that have ended get pid -1. */
+static void let_go(struct tracked *item)
+{
+    close(item->stat);
+    if (item->run >= 0)
+        close(item->run);
+    item->stat = item->run = -1;
+}
+
 static void put_processes(struct processes *processes, struct line *line, struct sums *sums)
 {
+    size_t turn = processes->turn++;
+
     line_key(line, "p");
     line_open(line, '[');
     for (size_t i = 0; i < processes->count; i++) {
         struct tracked *item = &processes->items[i];
-        struct process_stat stat;
+        bool ran = false;
+        bool alive = look_at_run(item, &ran);
 
-        if (!read_stat(item, &stat)) {
-            close(item->fd);
-            item->fd = -1;
+        if (alive && (ran || item->rss_pages < 0 || (i + turn) % TURNS == 0))
+            alive = look_at_stat(processes, item, line);
+        if (!alive) {
+            let_go(item);
             continue;
         }
-        put_stat(processes, item, &stat, line);
         sums[item->class].count++;
-        sums[item->class].rss_pages += stat.rss_pages;
+        sums[item->class].rss_pages += item->rss_pages;
     }
     line_close(line, ']');
 }
@@ -218,7 +260,7 @@ static void put_gone(struct processes *processes, struct line *line)
     for (size_t i = 0; i < processes->count; i++) {
         const struct tracked *item = &processes->items[i];
 
-        if (item->fd >= 0) {
+        if (item->stat >= 0) {
             processes->items[kept++] = *item;
             continue;
         }
@@ -239,19 +281,19 @@ static void put_new(struct processes *processes, struct line *line)
     line_close(line, ']');
 }
 
-/* "backend": [processes, CPU ticks of all that ever were there, resident pages] */
+/* "backend": [processes, CPU us of all that ever were there, resident pages] */
 static void put_classes(const struct processes *processes, const struct sums *sums,
                         struct line *line)
 {
     line_key(line, "pg");
     line_open(line, '{');
     for (int i = 0; i < PROCESSES_CLASSES; i++) {
-        if (sums[i].count == 0 && processes->cpu_ticks[i] == 0)
+        if (sums[i].count == 0 && processes->cpu_us[i] == 0)
             continue;
         line_key(line, pg_class_name((enum pg_class) i));
         line_open(line, '[');
         line_number(line, sums[i].count);
-        line_number(line, processes->cpu_ticks[i]);
+        line_number(line, processes->cpu_us[i]);
         line_number(line, sums[i].rss_pages);
         line_close(line, ']');
     }

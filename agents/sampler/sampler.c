@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 
 #include "agents/agent.h"
@@ -29,6 +30,9 @@ struct sampler {
 
 /* Killed, and not reaped yet. */
 static struct sampler *dying;
+
+/* One page for the agent's life; jobs inherit it. */
+static _Atomic pid_t *backend;
 
 static void free_sampler(struct sampler *sampler)
 {
@@ -72,6 +76,7 @@ static void on_worker_ended(void *argument, short events)
         return;
     loop_remove(agent_loop(sampler->agent), sampler->watch);
     sampler->watch = 0;
+    *sampler->order.backend = 0;
     if (sampler->stopping || sampler->killed) {
         finish(sampler);
         return;
@@ -83,8 +88,27 @@ static void on_worker_ended(void *argument, short events)
         loop_at(agent_loop(sampler->agent), deadline_in_ms(RESTART_MS), restart, sampler);
 }
 
+static enum status share_page(struct sampler *sampler, struct error *err)
+{
+    if (backend == NULL) {
+        void *page =
+            mmap(NULL, sizeof *backend, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        if (page == MAP_FAILED)
+            return error_system(err, "mapping the page of the sampler");
+        backend = page;
+    }
+    sampler->order.backend = backend;
+    return STATUS_OK;
+}
+
+pid_t sampler_session(void)
+{
+    return backend != NULL ? *backend : 0;
+}
+
 static enum status start_worker(struct sampler *sampler, struct error *err)
 {
+    *sampler->order.backend = 0;
     enum status status = process_fork(sampler_worker_main, &sampler->order, &sampler->process, err);
 
     if (status != STATUS_OK)
@@ -134,7 +158,9 @@ enum status sampler_start(struct agent *agent, const struct sampler_order *order
                                 .argument = argument};
     sampler->order.control = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     enum status status = sampler->order.control < 0 ? error_system(err, "making an eventfd")
-                                                    : start_worker(sampler, err);
+                                                    : share_page(sampler, err);
+    if (status == STATUS_OK)
+        status = start_worker(sampler, err);
     if (status != STATUS_OK) {
         free_sampler(sampler);
         return status;

@@ -20,6 +20,8 @@ MUST_CHECK enum status sampler_start(struct agent *agent, const struct sampler_o
 void sampler_stop(struct sampler *sampler);
 /* End now: the session, whose memory it reads, goes. */
 void sampler_kill(struct sampler *sampler);
+/* Process of PostgreSQL that serves the sampler, also asked in a job; 0: there is none. */
+pid_t sampler_session(void);
 bool sampler_stopping(const struct sampler *sampler);
 
 #endif

@@ -95,6 +95,7 @@ static void say_down(struct views *views, const char *why, const char *text)
 
 static void disconnect(struct views *views)
 {
+    *views->backend = 0;
     PQfinish(views->connection);
     views->connection = NULL;
 }
@@ -127,6 +128,7 @@ static enum status connect_to_server(struct views *views, struct error *err)
     enum status status = pg_connect(&target, deadline_ns, &views->connection, err);
     if (status != STATUS_OK)
         return status;
+    *views->backend = PQbackendPID(views->connection);
     int version = PQserverVersion(views->connection);
     if (version != views->version)
         views_query(version, &views->query);

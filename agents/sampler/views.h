@@ -18,6 +18,7 @@ struct views {
     const struct session *session;
     struct stream *stream;
     int64_t period_ms;
+    _Atomic pid_t *backend;   /* process of the connection, for the agent; 0: none */
     int stop;                 /* eventfd, readable when it is to end */
     _Atomic pid_t postmaster; /* looked for each time, for who samples processes; 0: none */
     pthread_t thread;

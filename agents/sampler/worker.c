@@ -90,9 +90,9 @@ static enum status open_stream(struct worker *worker, bool postgres, int64_t per
     const char *intro = arena_printf(
         worker->arena,
         "\"samples\":1,\"stream\":\"%s\",\"node\":\"%s\",\"run\":\"%s\",\"boot_id\":\"%s\","
-        "\"period_ms\":%lld,\"page_bytes\":%ld,\"ticks_per_second\":%ld,\"cgroup_version\":%d",
+        "\"period_ms\":%lld,\"page_bytes\":%ld,\"cgroup_version\":%d",
         postgres ? "postgres" : "kernel", session->node, session->run, boot_id,
-        (long long) period_ms, sysconf(_SC_PAGESIZE), sysconf(_SC_CLK_TCK), (int) cgroup_version());
+        (long long) period_ms, sysconf(_SC_PAGESIZE), (int) cgroup_version());
     return stream_open(path, intro, period_ms, half_size, stream, err);
 }
 
@@ -120,6 +120,7 @@ static enum status open_all(struct worker *worker, struct error *err)
     worker->views = (struct views){.session = session,
                                    .stream = &worker->views_stream,
                                    .period_ms = order->views_ms,
+                                   .backend = order->backend,
                                    .stop = order->control};
     return STATUS_OK;
 }

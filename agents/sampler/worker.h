@@ -9,6 +9,9 @@
 #ifndef ORDEAL_AGENTS_SAMPLER_WORKER_H
 #define ORDEAL_AGENTS_SAMPLER_WORKER_H
 
+#include <stdatomic.h>
+#include <sys/types.h>
+
 #include "agents/session.h"
 
 enum { SAMPLER_PERIOD_MS = 100, SAMPLER_VIEWS_MS = 1000 };
@@ -16,8 +19,9 @@ enum { SAMPLER_PERIOD_MS = 100, SAMPLER_VIEWS_MS = 1000 };
 struct sampler_order {
     const struct session *session;
     int64_t period_ms, views_ms;
-    bool processes; /* of PostgreSQL, one by one */
-    int control;    /* eventfd */
+    bool processes;         /* of PostgreSQL, one by one */
+    int control;            /* eventfd */
+    _Atomic pid_t *backend; /* shared with the agent: process of the session; 0: none */
 };
 
 /* For process_fork(): 0 when it ended in order. */

@@ -423,6 +423,36 @@ START_TEST(the_server_dies_and_comes_back)
 }
 END_TEST
 
+static void session_of_sampler(char pid[16])
+{
+    OWNED_PG PGconn *admin = throwaway_connect(&server);
+
+    ck_assert_int_eq(pg_query_text(admin,
+                                   "SELECT pid FROM pg_stat_activity WHERE application_name ="
+                                   " 'ordeal-sampler'",
+                                   deadline_in_ms(WAIT_MS), pid, 16, NULL),
+                     STATUS_OK);
+}
+
+/* One backend is to be killed, the oldest, which is the sampler's: a client's is taken instead. */
+START_TEST(who_looks_is_spared)
+{
+    char before[16], after[16];
+
+    start();
+    await(some_samples, "samples");
+    OWNED_PG PGconn *client = throwaway_connect(&server);
+    session_of_sampler(before);
+    json_decref(agent_call(peer, "fault.inject",
+                           json_pack("{s:s, s:s, s:s, s:{s:s, s:i, s:s}, s:i}", "run", "run-1",
+                                     "uid", "kill-1", "fault", "process.kill", "params", "process",
+                                     "backend", "count", 1, "signal", "term", "hold_ms", 1000)));
+    session_of_sampler(after);
+    ck_assert_str_eq(before, after);
+    ck_assert_int_ne(pg_query(client, "SELECT 1", deadline_in_ms(WAIT_MS), NULL, NULL), STATUS_OK);
+}
+END_TEST
+
 /* A worker that dies is started again and says what was missed; the end of the session is the end
  * of the sampler, and no session of ours stays in the database. */
 START_TEST(a_worker_dies_and_the_session_ends)
@@ -467,6 +497,7 @@ int main(void)
         tcase_add_checked_fixture(cases, setup, teardown);
         tcase_add_test(cases, samples_with_a_gap);
         tcase_add_test(cases, the_server_dies_and_comes_back);
+        tcase_add_test(cases, who_looks_is_spared);
         tcase_add_test(cases, a_worker_dies_and_the_session_ends);
     } else {
         printf("skipped: %s\n", why);
