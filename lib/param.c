@@ -314,6 +314,45 @@ static json_t *choice_list(const char *choices)
     }
 }
 
+static void nodes_text(const json_t *nodes, struct buffer *text)
+{
+    for (size_t i = 0; i < json_array_size(nodes); i++)
+        buffer_printf(text, "%s%s", i == 0 ? "" : ", ",
+                      json_string_value(json_array_get(nodes, i)));
+}
+
+void param_text(const struct param *param, const json_t *value, struct buffer *text)
+{
+    switch (param->type) {
+    case PARAM_BOOLEAN:
+        buffer_puts(text, json_is_true(value) ? "yes" : "no");
+        break;
+    case PARAM_INTEGER:
+        buffer_printf(text, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+        break;
+    case PARAM_DURATION:
+        buffer_printf(text, "%" JSON_INTEGER_FORMAT "ms", json_integer_value(value));
+        break;
+    case PARAM_SIZE:
+        buffer_printf(text, "%" JSON_INTEGER_FORMAT "B", json_integer_value(value));
+        break;
+    case PARAM_RATE:
+        buffer_printf(text, "%.17g/s", json_number_value(value));
+        break;
+    case PARAM_PERCENTAGE:
+        buffer_printf(text, "%.17g%%", json_number_value(value));
+        break;
+    case PARAM_NODES:
+        nodes_text(value, text);
+        break;
+    case PARAM_STRING:
+    case PARAM_CHOICE:
+    case PARAM_END:
+        buffer_puts(text, json_string_value(value) != NULL ? json_string_value(value) : "");
+        break;
+    }
+}
+
 static const char *schema_type(enum param_type type)
 {
     static const char *const types[] = {

@@ -43,6 +43,8 @@ struct param {
 /* Parse one value as a person writes it. STATUS_INVALID names the parameter and the value. */
 MUST_CHECK enum status param_parse(const struct param *param, const char *text, json_t **ret_value,
                                    struct error *err);
+/* The same value as a person would write it, so that param_parse() gives it again. */
+void param_text(const struct param *param, const json_t *value, struct buffer *text);
 /*
  * Check an object that came over the wire or from a file after parsing: unknown names (with the
  * nearest known one), types, ranges, required; add what has a fallback.

@@ -242,15 +242,17 @@ static json_t *topology_json(const struct topology *topology)
 static void journal_start(struct engine *engine)
 {
     char wall[WALL_TEXT_SIZE];
+    const json_t *replays = engine->options->replays;
 
     clock_wall_text(clock_wall_ns(), wall);
-    journal_event(
-        engine->journal, "run.start",
-        json_pack("{s:i, s:s, s:s, s:o, s:o, s:I, s:s, s:b, s:I}", "version", 1, "ordeal",
-                  ORDEAL_VERSION, "run", engine->run, "scenario", scenario_json(engine->scenario),
-                  "topology", topology_json(engine->topology), "seed",
-                  (json_int_t) engine->options->seed, "wall", wall, "strict",
-                  engine->options->strict, "delay_ms", (json_int_t) engine->options->delay_ms));
+    json_t *start = json_pack(
+        "{s:i, s:s, s:s, s:o, s:o, s:I, s:s, s:b, s:I}", "version", 1, "ordeal", ORDEAL_VERSION,
+        "run", engine->run, "scenario", scenario_json(engine->scenario), "topology",
+        topology_json(engine->topology), "seed", (json_int_t) engine->options->seed, "wall", wall,
+        "strict", engine->options->strict, "delay_ms", (json_int_t) engine->options->delay_ms);
+    if (replays != NULL)
+        json_object_set_new(start, "replays", json_deep_copy(replays));
+    journal_event(engine->journal, "run.start", start);
 }
 
 static void list_loads(struct engine *engine)

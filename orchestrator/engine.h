@@ -17,10 +17,11 @@ struct engine_options {
     const struct scenario *scenario;
     const char *folder; /* run directory, made by the caller and empty */
     uint64_t seed;
-    int64_t delay_ms; /* before the method's first step: spreads repeats */
-    bool strict;      /* optional steps count */
-    bool json;        /* the report goes to stdout as one object */
-    bool quiet;       /* no report on stdout: a part of a profile or of repeats */
+    int64_t delay_ms;      /* before the method's first step: spreads repeats */
+    bool strict;           /* optional steps count */
+    const json_t *replays; /* of event run.start: the run that is replayed; NULL: none */
+    bool json;             /* the report goes to stdout as one object */
+    bool quiet;            /* no report on stdout: a part of a profile or of repeats */
 };
 
 /* How a run ended. */

@@ -48,6 +48,7 @@ void steps_advance(struct engine *engine)
         if (due == 0)
             continue;
         run->state = STEP_SCHEDULED;
+        run->due_ns = due;
         run->timer = loop_at(cluster_loop(engine->cluster), due, step_begin, run);
     }
 }
@@ -61,7 +62,6 @@ static void make_steps(struct engine *engine)
         engine->steps[i] =
             (struct step_run){.engine = engine, .step = &engine->scenario->steps[i], .index = i};
     engine->method_ns = deadline_in_ms(engine->options->delay_ms);
-    journal_method_begins(engine->journal);
     steps_advance(engine);
 }
 

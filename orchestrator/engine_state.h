@@ -42,7 +42,7 @@ struct step_run {
     const struct step *step;
     size_t index;
     enum step_state state;
-    int64_t started_ns, ended_ns;
+    int64_t due_ns, started_ns, ended_ns;
     loop_handle timer;
     size_t open;   /* injections that are not over */
     size_t asking; /* nodes that have not said whether they can do it */

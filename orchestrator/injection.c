@@ -64,7 +64,6 @@ static void journal_undone(struct injection *injection, const char *clock, int64
                            const char *by, const char *state, const char *text)
 {
     struct engine *engine = injection->run->engine;
-    json_t *none = json_object();
 
     injection->undone = true;
     journal_event(engine->journal, "fault.undone",
@@ -73,9 +72,6 @@ static void journal_undone(struct injection *injection, const char *clock, int64
                             injection->run->step->fault->name, "node", injection->node->name,
                             "clock", clock, "undone_ns", (json_int_t) undone_ns, "by", by, "state",
                             state, "text", text));
-    journal_schedule(engine->journal, injection->run->step->name, "undo",
-                     injection->run->step->fault->name, injection->node->name, none);
-    json_decref(none);
 }
 
 static void take_undo(struct injection *injection, const json_t *result)
@@ -269,8 +265,6 @@ static void on_injected(void *argument, enum status status, const json_t *result
         return;
     }
     injection->result = json_incref((json_t *) (uintptr_t) result);
-    journal_schedule(engine->journal, injection->run->step->name, "inject",
-                     injection->run->step->fault->name, injection->node->name, injection->params);
     if (injection->run->step->fault->holds)
         injection->timer =
             loop_at(cluster_loop(engine->cluster), deadline_in_ms(injection->run->step->hold_ms),

@@ -33,7 +33,7 @@ struct journal {
     struct process syncing;          /* a child that does the fsync; pid 0: none */
     struct waiting *synced, *behind; /* those whom it answers; those whose events came later */
     int reserve; /* room kept for the end of a run on a disk that fills up; -1: none or given up */
-    int64_t sequence, method_ns;
+    int64_t sequence;
     void (*watch)(void *argument, const json_t *event);
     void *argument;
     struct error failure; /* of the first line that could not be written */
@@ -229,18 +229,12 @@ void journal_note(struct journal *journal, const char *format, ...)
     journal_event(journal, "note", json_pack("{s:s}", "text", text));
 }
 
-void journal_method_begins(struct journal *journal)
-{
-    journal->method_ns = clock_boot_ns();
-}
-
-void journal_schedule(struct journal *journal, const char *step, const char *action,
-                      const char *fault, const char *node, const json_t *params)
+void journal_schedule(struct journal *journal, int64_t offset_ms, const char *step,
+                      const char *action, const char *fault, const char *node, const json_t *params)
 {
     OWNED_BUFFER struct buffer line = BUFFER(LINE_MAX_BYTES);
     OWNED_MEMORY char *text =
         json_dumps(params, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(12));
-    int64_t offset_ms = (clock_boot_ns() - journal->method_ns) / NS_PER_MS;
 
     buffer_printf(&line, "%" PRId64 " %s %s %s %s %s\n", offset_ms, step, action, fault, node,
                   text != NULL ? text : "{}");

@@ -36,10 +36,10 @@ void journal_close(struct journal *journal);
 /* Takes `members` (NULL: none). */
 void journal_event(struct journal *journal, const char *event, json_t *members);
 void journal_note(struct journal *journal, const char *format, ...) PRINTF_LIKE(2, 3);
-/* Offsets in schedule.txt count from this call. */
-void journal_method_begins(struct journal *journal);
-void journal_schedule(struct journal *journal, const char *step, const char *action,
-                      const char *fault, const char *node, const json_t *params);
+/* One line of schedule.txt; `offset_ms` from the start of the method. */
+void journal_schedule(struct journal *journal, int64_t offset_ms, const char *step,
+                      const char *action, const char *fault, const char *node,
+                      const json_t *params);
 /*
  * Once every event so far is on the disk, or cannot be: `done` is called from the loop, which never
  * waits for the disk itself. What changes a node is sent after that answer.

@@ -146,7 +146,7 @@ static void read_ha(struct scenario_reading *reading, const struct yaml_node *no
 
 /* ---- workload and probes of the load ---- */
 
-static const struct param workload_params[] = {
+const struct param scenario_workload_params[] = {
     {.name = "kind",
      .type = PARAM_CHOICE,
      .choices = "ledger",
@@ -238,7 +238,7 @@ static void read_workload(struct scenario_reading *reading, const struct yaml_no
 {
     const struct yaml_node *mapping = or_empty(reading->arena, node, root);
     const struct yaml_node *rate = yaml_get(mapping, "rate");
-    json_t *workload = yaml_read_params(mapping, workload_params, reading->errors);
+    json_t *workload = yaml_read_params(mapping, scenario_workload_params, reading->errors);
 
     scenario_own(reading->arena, workload);
     set_rate(reading, rate != NULL ? rate : mapping, workload);

@@ -94,6 +94,14 @@ json_t *scenario_json(const struct scenario *scenario);
 /* Does any step expect a failover for certain? */
 bool scenario_expects_failover(const struct scenario *scenario);
 
+/*
+ * A scenario file that reads as the recorded one (what scenario_json() gave), without its method:
+ * for the replay of a run. New reference.
+ */
+json_t *scenario_file_json(const json_t *recorded);
+/* What a workload takes; its rate is a text in a file and a number when it is recorded. */
+extern const struct param scenario_workload_params[];
+
 /* Parts of the reader, one file each. */
 struct scenario_reading {
     struct arena *arena;

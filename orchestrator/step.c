@@ -18,15 +18,50 @@ static const char *fault_name(const struct step *step)
                                       : "pause";
 }
 
-static void journal_begin(struct step_run *run, const struct target_nodes *nodes)
+/* When it was to begin, from the start of the method: the same when the run is replayed. */
+static int64_t offset_ms(const struct step_run *run)
+{
+    return (run->due_ns - run->engine->method_ns) / NS_PER_MS;
+}
+
+/* What was resolved, before any of it is done. */
+static void schedule(const struct step_run *run, const char *node, const json_t *params)
+{
+    static const char *const actions[] = {
+        [STEP_FAULT] = "inject", [STEP_POWER] = "power", [STEP_PAUSE] = "pause"};
+    const struct step *step = run->step;
+    struct journal *journal = run->engine->journal;
+    OWNED_JSON json_t *none = json_object();
+
+    journal_schedule(journal, offset_ms(run), step->name, actions[step->kind],
+                     step->kind == STEP_FAULT   ? step->fault->name
+                     : step->kind == STEP_POWER ? "on"
+                                                : "-",
+                     node, params != NULL ? params : none);
+    if (step->kind == STEP_FAULT && step->fault->holds)
+        journal_schedule(journal, offset_ms(run) + step->hold_ms, step->name, "undo",
+                         step->fault->name, node, none);
+}
+
+static void schedule_all(const struct step_run *run, const struct target_nodes *nodes,
+                         const json_t *params)
+{
+    for (size_t i = 0; i < nodes->count; i++)
+        schedule(run, nodes->nodes[i]->name, params);
+}
+
+static void journal_begin(struct step_run *run, const struct target_nodes *nodes,
+                          const json_t *params)
 {
     json_t *targets = json_array();
 
     for (size_t i = 0; nodes != NULL && i < nodes->count; i++)
         json_array_append_new(targets, json_string(nodes->nodes[i]->name));
     journal_event(run->engine->journal, "step.start",
-                  json_pack("{s:s, s:s, s:o}", "step", run->step->name, "fault",
-                            fault_name(run->step), "targets", targets));
+                  json_pack("{s:s, s:s, s:I, s:o, s:o}", "step", run->step->name, "fault",
+                            fault_name(run->step), "offset_ms", (json_int_t) offset_ms(run),
+                            "targets", targets, "params",
+                            params != NULL ? json_deep_copy(params) : json_object()));
 }
 
 void step_ended(struct step_run *run)
@@ -79,7 +114,8 @@ static enum status resolve_lists(struct step_run *run, const struct target_scope
 static void inject_all(struct step_run *run, const struct target_nodes *nodes, const json_t *params,
                        const struct ha_state *state)
 {
-    journal_begin(run, nodes);
+    journal_begin(run, nodes, params);
+    schedule_all(run, nodes, params);
     run->open = run->asking = nodes->count;
     for (size_t i = 0; i < nodes->count; i++)
         injection_start(run, nodes->nodes[i], json_deep_copy(params), state);
@@ -110,14 +146,13 @@ static void power_all(struct step_run *run, const struct target_nodes *nodes)
         fail_step(run, &error);
         return;
     }
-    journal_begin(run, nodes);
+    journal_begin(run, nodes, NULL);
+    schedule_all(run, nodes, NULL);
     run->open = nodes->count;
     for (size_t i = 0; i < nodes->count; i++) {
         json_t *params = json_pack("{s:s, s:s, s:s}", "run", engine->run, "node",
                                    nodes->nodes[i]->name, "word", "on");
 
-        journal_schedule(engine->journal, run->step->name, "power", "on", nodes->nodes[i]->name,
-                         params);
         cluster_post(engine->cluster, power->name, "power", params, POWER_MS, on_power, run);
     }
 }
@@ -185,7 +220,10 @@ void step_begin(void *argument)
     run->state = STEP_RUNNING;
     run->started_ns = clock_boot_ns();
     if (run->step->kind == STEP_PAUSE) {
-        journal_begin(run, NULL);
+        OWNED_JSON json_t *params = json_pack("{s:I}", "for_ms", (json_int_t) run->step->pause_ms);
+
+        journal_begin(run, NULL, NULL);
+        schedule(run, "-", params);
         run->timer = loop_at(cluster_loop(engine->cluster), deadline_in_ms(run->step->pause_ms),
                              on_pause_over, run);
     } else {

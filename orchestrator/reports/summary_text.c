@@ -52,6 +52,8 @@ static void write_headline(const struct writer *writer)
     const json_t *start = report->record->start;
     const json_t *scenario = json_object_get(start, "scenario");
     const json_t *seed = json_object_get(start, "seed");
+    const json_t *replays = json_object_get(start, "replays");
+    const json_t *differences = json_object_get(replays, "differences");
 
     put(writer, words[report->verdict].colour, words[report->verdict].words);
     buffer_printf(writer->text, "  %s", json_text(start, "run", "unnamed run"));
@@ -60,6 +62,11 @@ static void write_headline(const struct writer *writer)
     buffer_printf(writer->text, ", exit code %d\n", report->exit_code);
     if (json_text(scenario, "title", NULL) != NULL)
         buffer_printf(writer->text, "  %s\n", json_text(scenario, "title", ""));
+    if (replays != NULL)
+        buffer_printf(writer->text, "  replays %s\n", json_text(replays, "run", "?"));
+    for (size_t i = 0; i < json_array_size(differences); i++)
+        buffer_printf(writer->text, "    not the same: %s\n",
+                      json_string_value(json_array_get(differences, i)));
     for (size_t i = 0; i < report->reasons.count &&
                        i < sizeof report->reasons.texts / sizeof report->reasons.texts[0];
          i++)

@@ -183,9 +183,8 @@ START_TEST(journal_lines)
     ck_assert_int_eq(journal_open(folder, on_event, &watched, &journal, &err), STATUS_OK);
     journal_event(journal, "phase", json_pack("{s:s}", "phase", "method"));
     journal_note(journal, "node %s \"quoted\"", "n1");
-    journal_method_begins(journal);
     OWNED_JSON json_t *params = json_pack("{s:s, s:i}", "b", "x", "a", 1);
-    journal_schedule(journal, "kill", "inject", "process.kill", "n1", params);
+    journal_schedule(journal, 4200, "kill", "inject", "process.kill", "n1", params);
     ck_assert_int_eq(journal_failure(journal, &err), STATUS_OK);
     ck_assert_int_eq(watched, 2);
     /* readable while it is still open: this is what survives a crash */
@@ -200,7 +199,7 @@ START_TEST(journal_lines)
     ck_assert_ptr_null(fgets(line, sizeof line, file));
     OWNED_FILE FILE *schedule = fopen(arena_printf(arena, "%s/schedule.txt", folder), "re");
     ck_assert_ptr_nonnull(fgets(line, sizeof line, schedule));
-    ck_assert_str_eq(line, "0 kill inject process.kill n1 {\"a\":1,\"b\":\"x\"}\n");
+    ck_assert_str_eq(line, "4200 kill inject process.kill n1 {\"a\":1,\"b\":\"x\"}\n");
     journal_close(journal);
 }
 END_TEST
