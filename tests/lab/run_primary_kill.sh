@@ -41,6 +41,16 @@ grep -q '"lost": 0' "$run/result.json" || fail "lost: $(grep '"lost"' "$run/resu
 grep -qE '^[0-9]+ kill inject process.kill n1 \{"process":"everything"' "$run/schedule.txt" ||
     fail "schedule: $(cat "$run/schedule.txt")"
 
+# every node was sampled from beginning to end; the server that was killed could not be asked meanwhile
+for stream in n1-kernel n2-kernel n3-kernel c1-kernel p1-kernel n1-postgres n2-postgres n3-postgres; do
+    file=$run/samples/$stream.ndjson
+    head -n 1 "$file" | grep -q '"samples":1' || fail "first line of $stream: $(head -n 1 "$file")"
+    tail -n 1 "$file" | grep -q '"end":1}$' || fail "last line of $stream: $(tail -n 1 "$file")"
+done
+grep -q '"gap":{.*"why":"down"' "$run/samples/n1-postgres.ndjson" || fail "the killed server was sampled throughout"
+grep -q '"p":\[\[' "$run/samples/n2-kernel.ndjson" || fail "no process of n2 was sampled"
+grep -qE '^  samples   8 files, [0-9]+ gaps' "$run/summary.txt" || fail "samples: $(grep samples "$run/summary.txt")"
+
 # judged again, the same verdict; and the cluster is as healthy as before, under its new primary
 expect "$status" "$ordeal" report "$run"
 expect 0 "$ordeal" status -t "$labs/$lab/topology.yaml"
