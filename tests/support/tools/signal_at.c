@@ -6,7 +6,8 @@
  *
  *     signal_at '"event":"fault.injected"=INT' '"phase":"recovery"=TERM' -- ordeal run ...
  *
- * Each pair is waited for in turn. After the last one the command runs on untraced. Ends as the
+ * Each pair is waited for in turn. After the last one the command runs on untraced; after STOP it
+ * stands still until somebody else sends SIGCONT. Ends as the
  * command ended, 128 + signal when a signal ended it; 99 when a text was never written.
  */
 #include <errno.h>
@@ -47,7 +48,8 @@ static int signal_of(const char *name)
     static const struct {
         const char *name;
         int number;
-    } names[] = {{"INT", SIGINT}, {"TERM", SIGTERM}, {"HUP", SIGHUP}, {"KILL", SIGKILL}};
+    } names[] = {
+        {"INT", SIGINT}, {"TERM", SIGTERM}, {"HUP", SIGHUP}, {"KILL", SIGKILL}, {"STOP", SIGSTOP}};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i].name, name) == 0)
