@@ -117,15 +117,13 @@ struct engine *engine_new(const struct engine_options *options);
 void engine_free(struct engine *engine);
 /* Dials every node, heeds signals; STATUS_OK when all of them answer. */
 MUST_CHECK enum status engine_connect(struct engine *engine, struct error *err);
-/* How it ends; the first reason stands. */
 void engine_outcome(struct engine *engine, const char *outcome, const struct error *reason);
 void engine_phase(struct engine *engine, const char *phase);
 /* Turn the loop for so long; STATUS_ABORTED as every blocking call. */
 MUST_CHECK enum status engine_pause(struct engine *engine, int64_t ms, struct error *err);
 /* {"run": ...}, for methods that change a node. */
 json_t *engine_params(const struct engine *engine);
-/* Did a second signal say that nothing is to be waited for but the undo? */
-bool engine_hurried(const struct engine *engine);
+bool engine_hurried(const struct engine *engine); /* by a second signal: undo, and nothing else */
 /* The parts of the winding up that a second signal cuts short begin and end here. */
 void engine_leavable(struct engine *engine, bool yes);
 /* A step or a full disk ends the method; the first reason counts. */
@@ -136,13 +134,9 @@ MUST_CHECK enum status engine_members(struct engine *engine, struct arena *arena
 void engine_journal_members(struct engine *engine, const struct ha_state *state, bool all);
 
 /* ---- engine_end.c ---- */
-/* Everything back as it was, the evidence, the audit: not stopped before it is through. */
-void engine_wind_up(struct engine *engine);
-void engine_close(struct engine *engine); /* the last event, connections closed */
-/*
- * Exit code. The report judges the files alone; when it cannot, the run's own outcome stands.
- */
-int engine_report(const struct engine *engine);
+void engine_wind_up(struct engine *engine);     /* all put back, evidence, audit */
+void engine_close(struct engine *engine);       /* the last event, connections closed */
+int engine_report(const struct engine *engine); /* exit code, from the files alone */
 
 /* ---- engine_load.c ---- */
 MUST_CHECK enum status load_begin(struct engine *engine, const char *primary, struct error *err);

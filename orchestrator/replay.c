@@ -430,7 +430,7 @@ enum status replay_compare(const struct replay *replay, const char *folder, bool
                            struct buffer *difference, struct error *err)
 {
     OWNED_ARENA struct arena *arena = arena_new();
-    struct schedule then, now;
+    struct schedule then = {0}, now = {0};
     enum status status = read_schedule(arena, replay, replay->record->folder, &then, err);
 
     if (status == STATUS_OK)
