@@ -73,7 +73,7 @@ static void put_renamed(struct line *line, const char *text, const struct rename
     int64_t values[NAMED_MAX];
     size_t count = 0;
 
-    for (; names[count].theirs != NULL && count < NAMED_MAX; count++)
+    for (; count < NAMED_MAX && names[count].theirs != NULL; count++)
         theirs[count] = names[count].theirs;
     parse_named(text, theirs, count, values);
     for (size_t i = 0; i < count; i++)

@@ -99,6 +99,13 @@ static double mebibytes_of(pid_t pid, const char *file, const char *name)
     return (double) kib / 1024.0;
 }
 
+/* What it does not share with the agent that it was forked from, or with anybody else. */
+static double own_mebibytes(pid_t pid)
+{
+    return mebibytes_of(pid, "smaps_rollup", "Private_Clean") +
+           mebibytes_of(pid, "smaps_rollup", "Private_Dirty");
+}
+
 /* The agent's child; waited for. */
 static pid_t sampler_of(pid_t agent)
 {
@@ -140,12 +147,11 @@ static void measure(struct agent_peer *peer, bool processes, double goal_percent
     double elapsed = (double) (clock_boot_ns() - begun_ns) / (double) NS_PER_SECOND;
     double percent = 100.0 * (double) ticks / (double) sysconf(_SC_CLK_TCK) / elapsed;
 
+    double agent_mib = mebibytes_of(agent, "status", "VmRSS");
     printf("sampler  %s processes, %d connections, %.0f s: %.2f %% of a core (goal %.1f), agent "
-           "%.1f MiB resident, sampler %.1f MiB, both %.1f MiB without what they share (goal 24)\n",
-           processes ? "with" : "without", connections, elapsed, percent, goal_percent,
-           mebibytes_of(agent, "status", "VmRSS"), mebibytes_of(sampler, "status", "VmRSS"),
-           mebibytes_of(agent, "smaps_rollup", "Pss") +
-               mebibytes_of(sampler, "smaps_rollup", "Pss"));
+           "%.1f MiB resident, sampler %.1f MiB, both together %.1f MiB (goal 24)\n",
+           processes ? "with" : "without", connections, elapsed, percent, goal_percent, agent_mib,
+           mebibytes_of(sampler, "status", "VmRSS"), agent_mib + own_mebibytes(sampler));
     fflush(stdout);
     stop_sampler(peer);
 }
