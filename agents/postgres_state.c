@@ -6,6 +6,7 @@
  */
 #include "agents/postgres_methods.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -196,12 +197,13 @@ static void take_answer(const struct session *session, json_t *state, json_t *an
     json_object_update(state, answer);
 }
 
+/* A volume that answers nothing has not lost its files for that. */
 static bool file_exists(const struct session *session, const char *name)
 {
     char path[4096];
 
     snprintf(path, sizeof path, "%s/%s", session->database.data, name);
-    return access(path, F_OK) == 0;
+    return access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
 /* The server does not answer: what its control file says. */

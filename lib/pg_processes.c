@@ -131,6 +131,7 @@ struct search {
     const char *data_directory;
     struct stat directory;
     bool directory_exists;
+    bool unreadable;  /* its file system answers nothing: its name must do */
     pid_t postmaster; /* as postmaster.pid says, 0 when it does not */
     size_t capacity;
     struct pg_processes found;
@@ -149,17 +150,36 @@ static pid_t postmaster_of_file(const char *data_directory)
     return pid > 1 && pid <= INT_MAX ? (pid_t) pid : 0;
 }
 
-/* An erased folder's name, as the kernel still knows it: "/path (deleted)". */
-static bool was_erased(const char *link, const char *data_directory)
+static bool read_link(const char *link, char target[PATH_MAX])
 {
-    char target[PATH_MAX];
-    size_t known = strlen(data_directory);
-    ssize_t length = readlink(link, target, sizeof target - 1);
+    ssize_t length = readlink(link, target, PATH_MAX - 1);
 
     if (length < 0)
         return false;
     target[length] = '\0';
-    return strncmp(target, data_directory, known) == 0 && strcmp(target + known, " (deleted)") == 0;
+    return true;
+}
+
+/* A folder's name as links in /proc show it, known to the kernel without asking the file system. */
+static bool resolve(const char *path, char target[PATH_MAX])
+{
+    OWNED_FD int fd = open(path, O_PATH | O_CLOEXEC);
+    char link[64];
+
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    return fd >= 0 && read_link(link, target);
+}
+
+/* An erased folder is still known to the kernel, as "/path (deleted)". */
+static bool has_name(const struct search *search, const char *link)
+{
+    char target[PATH_MAX];
+    size_t known = strlen(search->data_directory);
+
+    if (!read_link(link, target) || strncmp(target, search->data_directory, known) != 0)
+        return false;
+    return strcmp(target + known, " (deleted)") == 0 ||
+           (search->unreadable && target[known] == '\0');
 }
 
 static bool runs_in_directory(const struct search *search, pid_t pid)
@@ -172,7 +192,7 @@ static bool runs_in_directory(const struct search *search, pid_t pid)
         directory.st_dev == search->directory.st_dev &&
         directory.st_ino == search->directory.st_ino)
         return true;
-    return was_erased(link, search->data_directory);
+    return has_name(search, link);
 }
 
 /* The command line with blanks between its words; PostgreSQL writes its title over it. */
@@ -257,31 +277,45 @@ static void consider(struct search *search, pid_t pid)
     if (process_identify(pid, &process.id, NULL) != STATUS_OK)
         return;
     process.title = arena_strdup(search->arena, name != NULL ? name : title);
-    if (pid == search->postmaster)
-        process.class = PG_POSTMASTER;
+    if (pid == search->postmaster || (search->unreadable && name == NULL))
+        process.class = PG_POSTMASTER; /* it alone keeps its command line */
     else if (name != NULL)
         process.class = pg_class_of_title(process.title);
     keep(search, process);
+}
+
+static enum status scan(struct search *search, struct error *err)
+{
+    OWNED_DIR DIR *proc = opendir("/proc");
+
+    if (proc == NULL)
+        return error_system(err, "opening /proc");
+    errno = 0;
+    for (struct dirent *entry; (entry = readdir(proc)) != NULL; errno = 0)
+        if (isdigit((unsigned char) entry->d_name[0]))
+            consider(search, (pid_t) strtol(entry->d_name, NULL, 10));
+    return errno != 0 ? error_system(err, "reading /proc") : STATUS_OK;
 }
 
 enum status pg_processes_list(struct arena *arena, const char *data_directory,
                               struct pg_processes *ret_processes, struct error *err)
 {
     struct search search = {.arena = arena, .data_directory = data_directory};
-    OWNED_DIR DIR *proc = opendir("/proc");
+    char resolved[PATH_MAX];
 
-    if (proc == NULL)
-        return error_system(err, "opening /proc");
     search.directory_exists = stat(data_directory, &search.directory) == 0;
-    if (!search.directory_exists && errno != ENOENT)
-        return error_system(err, "looking at the data directory %s", data_directory);
+    int problem = search.directory_exists ? 0 : errno;
+    search.unreadable = problem != 0 && problem != ENOENT;
+    bool sure = !search.unreadable || resolve(data_directory, resolved);
+    if (search.unreadable && sure)
+        search.data_directory = resolved;
     search.postmaster = postmaster_of_file(data_directory);
-    errno = 0;
-    for (struct dirent *entry; (entry = readdir(proc)) != NULL; errno = 0)
-        if (isdigit((unsigned char) entry->d_name[0]))
-            consider(&search, (pid_t) strtol(entry->d_name, NULL, 10));
-    if (errno != 0)
-        return error_system(err, "reading /proc");
+    enum status status = scan(&search, err);
+    if (status != STATUS_OK)
+        return status;
+    errno = problem;
+    if (search.found.count == 0 && !sure) /* it may go by another name */
+        return error_system(err, "looking at the data directory %s", data_directory);
     *ret_processes = search.found;
     return STATUS_OK;
 }

@@ -40,7 +40,8 @@ struct pg_processes {
 
 /*
  * STATUS_OK with count 0 when nothing of that server runs. Children whose postmaster is dead are
- * found too: by their working directory, which is the data directory.
+ * found too: by their working directory, which is the data directory. A file system that failed
+ * does not hide its server.
  */
 MUST_CHECK enum status pg_processes_list(struct arena *arena, const char *data_directory,
                                          struct pg_processes *ret_processes, struct error *err);

@@ -2,9 +2,12 @@
 #include "lib/pg_processes.h"
 
 #include <check.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "lib/clock.h"
@@ -162,6 +165,45 @@ START_TEST(an_erased_folder_does_not_hide_its_server)
 }
 END_TEST
 
+/* Look as somebody whom the file system answers nothing about the folder. */
+static void list_blindly(struct arena *arena, const char *directory, enum status expected,
+                         size_t count)
+{
+    struct pg_processes found = {0};
+    struct error err = {0};
+
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2], all[2];
+    ck_assert_int_eq(syscall(SYS_capget, &header, all), 0);
+    memcpy(data, all, sizeof data);
+    data[0].effective &= ~(1U << CAP_DAC_OVERRIDE | 1U << CAP_DAC_READ_SEARCH);
+    ck_assert_int_eq(syscall(SYS_capset, &header, data), 0);
+    enum status status = pg_processes_list(arena, directory, &found, &err);
+    ck_assert_int_eq(syscall(SYS_capset, &header, all), 0);
+    ck_assert_int_eq(status, expected);
+    ck_assert_uint_eq(found.count, count);
+    ck_assert(count == 0 || found.items[0].class == PG_POSTMASTER);
+}
+
+START_TEST(a_folder_that_cannot_be_read_does_not_hide_its_server)
+{
+    OWNED_ARENA struct arena *arena = arena_new();
+    char parent[128], nobodys[160];
+    struct stat before;
+
+    snprintf(parent, sizeof parent, "%s", server.data);
+    *strrchr(parent, '/') = '\0';
+    snprintf(nobodys, sizeof nobodys, "%s/another", parent);
+    size_t running = list(arena).count;
+    ck_assert_int_eq(stat(parent, &before), 0);
+    ck_assert_int_eq(chmod(parent, 0), 0);
+    list_blindly(arena, server.data, STATUS_OK, running);
+    /* where nothing is found, it may go by another name */
+    list_blindly(arena, nobodys, STATUS_SYSTEM, 0);
+    ck_assert_int_eq(chmod(parent, before.st_mode), 0);
+}
+END_TEST
+
 START_TEST(a_pid_file_that_names_a_stranger_is_not_believed)
 {
     OWNED_ARENA struct arena *arena = arena_new();
@@ -198,6 +240,7 @@ static Suite *suite(const char *skip_reason)
     tcase_add_test(real, a_real_server_is_listed);
     tcase_add_test(real, orphans_of_a_dead_postmaster_are_found);
     tcase_add_test(real, an_erased_folder_does_not_hide_its_server);
+    tcase_add_test(real, a_folder_that_cannot_be_read_does_not_hide_its_server);
     tcase_add_test(real, a_pid_file_that_names_a_stranger_is_not_believed);
     if (skip_reason == NULL)
         suite_add_tcase(result, real);

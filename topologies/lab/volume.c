@@ -84,6 +84,8 @@ enum status volume_cut(const char *where, struct error *err)
     uint32_t flags = GOING_DOWN_NO_LOG_FLUSH;
     OWNED_FD int fd = open(where, O_RDONLY | O_CLOEXEC);
 
+    if (fd < 0 && errno == EIO)
+        return STATUS_OK; /* it has failed already, and takes nothing more */
     if (fd < 0)
         return error_system(err, "cannot open %s", where);
     if (ioctl(fd, IOC_GOING_DOWN, &flags) < 0)
