@@ -42,8 +42,12 @@ static const struct {
     const char *name;
 } kinds[] = {
     /* The mount namespace comes last, since /proc may be another one behind it. */
-    {CLONE_NEWUTS, "uts"}, {CLONE_NEWIPC, "ipc"}, {CLONE_NEWNET, "net"},
-    {CLONE_NEWPID, "pid"}, {CLONE_NEWNS, "mnt"},
+    {CLONE_NEWUTS, "uts"},
+    {CLONE_NEWIPC, "ipc"},
+    {CLONE_NEWNET, "net"},
+    {CLONE_NEWPID, "pid"},
+    {CLONE_NEWTIME, "time_for_children"},
+    {CLONE_NEWNS, "mnt"},
 };
 
 enum status namespace_enter(pid_t pid, int flags, struct error *err)
@@ -55,6 +59,8 @@ enum status namespace_enter(pid_t pid, int flags, struct error *err)
             continue;
         snprintf(name, sizeof(name), "/proc/%d/ns/%s", (int) pid, kinds[i].name);
         OWNED_FD int fd = open(name, O_RDONLY | O_CLOEXEC);
+        if (fd < 0 && errno == ENOENT && kinds[i].flag == CLONE_NEWTIME)
+            continue; /* before Linux 5.6 nobody has clocks of its own */
         if (fd < 0 && (errno == ENOENT || errno == ESRCH))
             return error_set(err, STATUS_NOT_FOUND, "there is no process %d", (int) pid);
         if (fd < 0 || setns(fd, kinds[i].flag) < 0)

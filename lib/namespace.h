@@ -9,6 +9,7 @@
 #ifndef ORDEAL_LIB_NAMESPACE_H
 #define ORDEAL_LIB_NAMESPACE_H
 
+#include <linux/sched.h>
 #include <sched.h>
 #include <sys/types.h>
 
@@ -16,7 +17,11 @@
 #include "lib/process.h"
 
 /* What makes a host of its own. */
-enum { NAMESPACE_HOST = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC };
+enum {
+    NAMESPACE_HOST = CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWUTS | CLONE_NEWIPC,
+    /* To enter one: with the clocks that its children have. */
+    NAMESPACE_INSIDE = NAMESPACE_HOST | CLONE_NEWTIME
+};
 
 /*
  * Fork a child in new namespaces (CLONE_NEW* flags) that runs `run(argument)` and exits with its

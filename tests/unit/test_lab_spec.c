@@ -137,6 +137,12 @@ static const struct {
      GOOD_NODES "  - {name: c2, zone: c, roles: [client], cpu: 50%, volumes: {system: 320MiB}}\n",
      "limit PostgreSQL only"},
     {"{version: 15}", GOOD_NODES "  - {name: p2, zone: c, roles: [power]}\n", "one power node"},
+    {"{version: 15}", GOOD_NODES "  - {name: p2, zone: c, roles: [power], boot-clock-offset: 5s}\n",
+     "the host's clocks"},
+    {"{version: 15}",
+     GOOD_NODES "  - {name: c2, zone: c, roles: [client], boot-clock-offset: -5s,"
+                " volumes: {system: 320MiB}}\n",
+     "boot-clock-offset"},
     {"{version: 15}",
      GOOD_NODES "  - {name: p2, zone: c, roles: [power, client], volumes: {system: 320MiB}}\n",
      "no other role"},

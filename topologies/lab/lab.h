@@ -43,6 +43,7 @@ struct lab_node {
     int64_t swap_bytes;               /* on top of memory; -1: no limit */
     int64_t cpu_percent;              /* of one core; 0: no limit */
     int64_t system_bytes, data_bytes; /* volumes; data 0: none */
+    int64_t boot_clock_offset_ms;     /* its boot and monotonic clocks before the host's */
 };
 
 struct lab_spec {

@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sched.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -79,6 +81,27 @@ static enum status advance_pids(const struct node_boot *boot, struct error *err)
     return STATUS_OK;
 }
 
+/*
+ * A node that booted at another time than the host: its boot and monotonic clocks are those of a
+ * time namespace. It is for what this process starts, and this process waits with the host's.
+ */
+static enum status set_clocks(const struct node_boot *boot, struct error *err)
+{
+    long long s = boot->node->boot_clock_offset_ms / 1000;
+    long long ns = boot->node->boot_clock_offset_ms % 1000 * 1000000;
+    char text[128];
+
+    if (boot->node->boot_clock_offset_ms == 0)
+        return STATUS_OK;
+    if (unshare(CLONE_NEWTIME) < 0)
+        return error_system(err, "cannot create a time namespace");
+    OWNED_FD int fd = open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC);
+    snprintf(text, sizeof(text), "monotonic %lld %lld\nboottime %lld %lld\n", s, ns, s, ns);
+    if (fd < 0 || write(fd, text, strlen(text)) < 0)
+        return error_system(err, "cannot set the clocks of node %s", boot->node->name);
+    return STATUS_OK;
+}
+
 /* From here on what the node says goes to a log on its own volume. */
 static enum status open_log(const struct node_boot *boot, struct error *err)
 {
@@ -92,7 +115,7 @@ static enum status open_log(const struct node_boot *boot, struct error *err)
 }
 
 static enum status (*const boot_steps[])(const struct node_boot *boot, struct error *err) = {
-    join_cgroup, await_go, set_name, node_mount_all, network_up, advance_pids, open_log,
+    join_cgroup, await_go, set_name, node_mount_all, network_up, advance_pids, set_clocks, open_log,
 };
 
 static void tell(const struct node_boot *boot, const char *text)

@@ -171,7 +171,7 @@ static enum status enter_node(const struct follow *follow, struct error *err)
     enum status status =
         cgroup_join(lab_cgroup(arena, follow->name, follow->node, "agent"), getpid(), err);
 
-    return status == STATUS_OK ? namespace_enter(follow->init, NAMESPACE_HOST, err) : status;
+    return status == STATUS_OK ? namespace_enter(follow->init, NAMESPACE_INSIDE, err) : status;
 }
 
 /* A PID namespace that was entered counts for children only: so the program is one. */

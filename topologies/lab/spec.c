@@ -68,7 +68,7 @@ static const struct yaml_field database_fields[] = {
 struct node_section {
     const char *name, *zone;
     const char *const *roles;
-    int64_t memory, swap;
+    int64_t memory, swap, boot_clock_offset;
     double cpu;
     const struct yaml_node *volumes;
 };
@@ -81,6 +81,8 @@ static const struct yaml_field node_fields[] = {
           .maximum = INT64_MAX / 2),
     FIELD(struct node_section, "swap", YAML_SIZE, swap, .minimum = 0, .maximum = INT64_MAX / 2),
     FIELD(struct node_section, "cpu", YAML_PERCENT, cpu, .minimum = 5, .maximum = 100000),
+    FIELD(struct node_section, "boot-clock-offset", YAML_DURATION, boot_clock_offset, .minimum = 0,
+          .maximum = INT64_C(31536000000)),
     FIELD(struct node_section, "volumes", YAML_NODE, volumes),
     {.type = YAML_END},
 };
@@ -180,10 +182,10 @@ static void check_volumes(const struct yaml_node *at, const struct lab_node *nod
 {
     if (node->roles == ROLE_POWER) {
         if (node->system_bytes > 0 || node->memory_bytes > 0 || node->swap_bytes >= 0 ||
-            node->cpu_percent > 0)
+            node->cpu_percent > 0 || node->boot_clock_offset_ms > 0)
             yaml_complain(errors, at,
-                          "the power node has no volumes and no limits: it is the "
-                          "lab's own supervisor");
+                          "the power node has no volumes, no limits and the host's clocks: it is "
+                          "the lab's own supervisor");
         return;
     }
     /* The agent is outside of every limit, and a client node runs nothing else. */
@@ -215,7 +217,8 @@ static void read_node(const struct yaml_node *at, struct lab_node *node, struct 
                               .roles = read_roles(at, section.roles, errors),
                               .memory_bytes = section.memory,
                               .swap_bytes = section.swap,
-                              .cpu_percent = (int64_t) section.cpu};
+                              .cpu_percent = (int64_t) section.cpu,
+                              .boot_clock_offset_ms = section.boot_clock_offset};
     if (section.volumes != NULL)
         yaml_read(section.volumes, volume_fields, node, errors);
     check_volumes(at, node, errors);

@@ -15,7 +15,7 @@
 static enum status create_one(void *argument, struct error *err)
 {
     const struct on_node *at = argument;
-    enum status status = namespace_enter(at->up->pids[at->index], NAMESPACE_HOST, err);
+    enum status status = namespace_enter(at->up->pids[at->index], NAMESPACE_INSIDE, err);
 
     return status == STATUS_OK
                ? lab_postgres_create(at->up->spec, up_node(at), &at->up->passwords, err)
@@ -109,7 +109,7 @@ static enum status start_one(void *argument, struct error *err)
 static enum status run_one(void *argument, struct error *err)
 {
     const struct on_node *at = argument;
-    enum status status = namespace_enter(at->up->pids[at->index], NAMESPACE_HOST, err);
+    enum status status = namespace_enter(at->up->pids[at->index], NAMESPACE_INSIDE, err);
 
     return status == STATUS_OK ? lab_postgres_start(at->up->spec, up_node(at), err) : status;
 }
