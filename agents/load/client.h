@@ -62,7 +62,6 @@ struct client {
     uint16_t node;
     uint32_t timeline;
     enum ledger_level level;
-    bool warnings_hidden; /* in this transaction, whatever the session was set to */
 
     uint64_t next_seq, last_seq;                /* last: the newest whose COMMIT was sent */
     uint64_t reserved, reserving, reserving_at; /* tokens up to; position that must be durable */
@@ -73,6 +72,7 @@ struct client {
     uint64_t read_clients[2], read_seqs[2];
     struct client_reply reply;
     bool in_recovery, set_up; /* what the set-up query said */
+    bool warnings_hidden;     /* in this transaction, whatever the session was set to */
 };
 
 void client_init(struct client *client, struct worker *worker, const struct load_group *group,
