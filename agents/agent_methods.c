@@ -156,6 +156,14 @@ const struct method agent_methods[] = {
     {.name = "node.fingerprint",
      .job = true,
      .timeout_ms = FINGERPRINT_TIMEOUT_MS,
+     .params =
+         (const struct method_param[]){
+             {"run", 's', false}, {"keep", 'b', false}, {"kept", 'b', false}, {0}},
      .call = node_fingerprint},
+    {.name = "node.forget",
+     .job = true,
+     .timeout_ms = FINGERPRINT_TIMEOUT_MS,
+     .params = (const struct method_param[]){{"run", 's', true}, {"of", 's', false}, {0}},
+     .call = node_forget},
     {0},
 };

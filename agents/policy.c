@@ -11,10 +11,11 @@ enum { POLICY_VERSION = 1 };
 
 /* What must stay possible: to see, to ask, to undo, to fetch, to leave. */
 static const char *const always[] = {
-    "hello",         "session.open",    "session.close",    "heartbeat",
-    "fault.observe", "fault.undo",      "fault.list",       "recover",
-    "file.list",     "file.read",       "node.fingerprint", "postgres.state",
-    "load.stop",     "fault.permitted", "sample.start",     "sample.stop",
+    "hello",          "session.open",    "session.close",    "heartbeat",
+    "fault.observe",  "fault.undo",      "fault.list",       "recover",
+    "file.list",      "file.read",       "node.fingerprint", "node.forget",
+    "load.stop",      "fault.permitted", "sample.start",     "sample.stop",
+    "postgres.state",
 };
 
 static bool is_always_allowed(const char *method)

@@ -125,6 +125,7 @@ static enum status read_node(struct session *session, const json_t *node, bool *
         status = read_text(cgroup, "node.cgroup", &session->database.cgroup, err);
     if (status == STATUS_OK && volumes != NULL && !json_is_object(volumes))
         status = error_set(err, STATUS_INVALID, "session.open: node.volumes is no object");
+    session->volumes = volumes;
     *ret_serves_database = serves != 0;
     return status;
 }

@@ -32,6 +32,7 @@ struct session {
     struct arena *arena; /* owns everything below */
     const char *run;
     const char *node, *address; /* this node */
+    const json_t *volumes;      /* under test here: name to path; NULL: none */
     int64_t lease_ms;
     const char *spool; /* folder of this run on this node, exists */
     size_t peer_count;

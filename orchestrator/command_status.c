@@ -11,6 +11,7 @@
 #include "orchestrator/engine.h"
 #include "orchestrator/files.h"
 #include "orchestrator/record.h"
+#include "orchestrator/recover_audit.h"
 #include "topologies/ha/ha.h"
 
 enum { LIST_MS = 5000, RECOVER_MS = 120000 };
@@ -158,11 +159,24 @@ static bool recover_node(struct cluster *cluster, const char *name)
     return json_array_size(failed) == 0;
 }
 
+/* A node that cannot be compared is not confirmed clean. */
+static void audit(struct arena *arena, const struct invocation *invocation,
+                  const struct topology *topology, bool *ret_clean)
+{
+    bool clean = false, accept = invocation_flag(invocation, "accept");
+    struct error error = {0};
+
+    if (recover_audit(arena, topology, accept, &clean, &error) != STATUS_OK)
+        printf("NOT compared with what it was before: %s\n", error.message);
+    *ret_clean = *ret_clean && clean;
+}
+
 static enum status recover(struct arena *arena, const struct invocation *invocation,
                            bool *ret_clean, struct error *err)
 {
     struct topology *topology = NULL;
     struct cluster *cluster = NULL;
+    const char *run = NULL;
     enum status status = files_topology(arena, invocation, &topology, err);
 
     if (status == STATUS_OK)
@@ -171,7 +185,14 @@ static enum status recover(struct arena *arena, const struct invocation *invocat
         return status;
     for (size_t i = 0; i < topology->node_count; i++)
         *ret_clean = recover_node(cluster, topology->nodes[i].name) && *ret_clean;
+    status = files_find_run(cluster, topology, arena, &run, err);
     cluster_free(cluster);
+    if (status != STATUS_OK)
+        return status;
+    if (run != NULL)
+        printf("run %s is under way: it compares its nodes with before at its end\n", run);
+    else
+        audit(arena, invocation, topology, ret_clean);
     return STATUS_OK;
 }
 
@@ -246,19 +267,28 @@ const struct command command_status = {
     .run = run_status,
 };
 
+static const struct command_option recover_options[] = {
+    {.name = "topology", .letter = 't', .value = "FILE", .help = "the lab that is up, without"},
+    {.name = "accept",
+     .help = "take the nodes as they are now: what they were before is forgotten"},
+    {.name = NULL},
+};
+
 const struct command command_recover = {
     .name = "recover",
     .arguments = "[RUN]",
     .minimum = 0,
     .maximum = 1,
-    .summary = "undo every fault on every node now",
+    .summary = "undo every fault on every node now; what is left?",
     .text =
         "Tells every agent to undo all that its journal holds open, of any run, also beside a run "
-        "that goes on. Ends with 5 when a node did not answer or a fault could not be undone.\n\n"
+        "that goes on. When none does, compares every node with what it was before the last run "
+        "that did not end clean, and prints what is left with the commands that remove it. Ends "
+        "with 5 when a node did not answer, a fault could not be undone or something is left.\n\n"
         "With the directory of a run whose orchestrator died, it ends that run as it would have "
         "ended itself: asks what became of its faults, waits for the cluster, stops its load, "
         "collects its ledgers, drops its tables, compares every node with before, adds all of it "
         "to the run's journal and reports: 3 when every node is confirmed clean, else 5.",
-    .options = options,
+    .options = recover_options,
     .run = run_recover,
 };

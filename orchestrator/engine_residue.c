@@ -1,22 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Every node before and after the run, compared section by section: what differs is residue, and a
- * node that cannot be asked is not confirmed clean.
+ * Every node before and after the run, compared item by item (residue.h): what differs is residue,
+ * and a node that cannot be asked is not confirmed clean.
+ *
+ * The agents keep what they told before, until the node was found clean: when this orchestrator
+ * dies, or what is left is removed by hand later, `ordeal recover` compares with that.
  */
-#include <string.h>
-#include <sys/stat.h>
-
 #include "lib/json.h"
 #include "lib/owned.h"
 #include "orchestrator/engine_state.h"
-
-enum { FINGERPRINT_MS = 15000, AGAIN_MS = 500, TRIES = 10 };
-
-/* What a boot or the passing of time changes without anybody having left something behind. */
-static bool may_differ(const char *section)
-{
-    return strcmp(section, "boot_id") == 0 || strcmp(section, "at_ns") == 0;
-}
+#include "orchestrator/residue_audit.h"
 
 static enum status keep(struct engine *engine, const char *node, const char *when,
                         const json_t *fingerprint, struct error *err)
@@ -27,89 +20,101 @@ static enum status keep(struct engine *engine, const char *node, const char *whe
     return json_write_file(path, fingerprint, err);
 }
 
-static enum status ask(struct engine *engine, const char *node, json_t **ret_fingerprint,
-                       struct error *err)
+static struct residue_audit audit_of(struct engine *engine)
 {
-    return cluster_call(engine->cluster, node, "node.fingerprint", NULL, FINGERPRINT_MS,
-                        ret_fingerprint, err);
+    return (struct residue_audit){.arena = engine->arena,
+                                  .cluster = engine->cluster,
+                                  .topology = engine->topology,
+                                  .manager = engine->ha.driver->name,
+                                  .before = engine->fingerprints,
+                                  .must_know = true};
+}
+
+/* ---- before ---- */
+
+/* What a run that nobody closed left would be taken for the node's own. */
+static void warn_of_unaudited(struct engine *engine, const char *node, const json_t *fingerprint)
+{
+    const char *other = json_text(fingerprint, "unaudited", NULL);
+
+    if (other != NULL)
+        preflight_find(engine, "warn", "unaudited", node,
+                       arena_printf(engine->arena,
+                                    "run %s ended without %s confirmed as it was before", other,
+                                    node),
+                       "Run ordeal recover first: it compares, and says what is left.");
+}
+
+static enum status take_before(struct engine *engine, const struct cluster_request *request,
+                               struct error *err)
+{
+    if (request->status != STATUS_OK) {
+        *err = request->error;
+        return error_context(err, "%s before the run", request->node);
+    }
+    warn_of_unaudited(engine, request->node, request->result);
+    json_object_del(request->result, "unaudited");
+    json_object_set(engine->fingerprints, request->node, request->result);
+    return keep(engine, request->node, "before", request->result, err);
+}
+
+static void forget(struct engine *engine, const bool *skip)
+{
+    OWNED_JSON json_t *params = json_pack("{s:s, s:s}", "run", engine->run, "of", engine->run);
+    const struct residue_audit audit = audit_of(engine);
+    struct cluster_request *requests = residue_ask(&audit, "node.forget", params, skip);
+
+    for (size_t i = 0; i < engine->topology->node_count; i++) {
+        if (requests[i].node != NULL && requests[i].status != STATUS_OK)
+            journal_note(engine->journal, "%s keeps what it was before: %s", requests[i].node,
+                         requests[i].error.message);
+        json_decref(requests[i].result);
+    }
 }
 
 enum status residue_before(struct engine *engine, struct error *err)
 {
+    OWNED_JSON json_t *params = json_pack("{s:s, s:b}", "run", engine->run, "keep", 1);
+    const struct residue_audit audit = audit_of(engine);
+    struct cluster_request *requests = residue_ask(&audit, "node.fingerprint", params, NULL);
+    enum status status = STATUS_OK;
+
     for (size_t i = 0; i < engine->topology->node_count; i++) {
-        const char *node = engine->topology->nodes[i].name;
-        json_t *fingerprint = NULL;
-        enum status status = ask(engine, node, &fingerprint, err);
-
         if (status == STATUS_OK)
-            status = keep(engine, node, "before", fingerprint, err);
-        if (status != STATUS_OK) {
-            json_decref(fingerprint);
-            return status;
-        }
-        json_object_set_new(engine->fingerprints, node, fingerprint);
+            status = take_before(engine, &requests[i], err);
+        json_decref(requests[i].result);
     }
-    return STATUS_OK;
+    if (status != STATUS_OK) /* nothing was changed, and nothing will be */
+        forget(engine, NULL);
+    return status;
 }
 
-static json_t *differences(const json_t *before, const json_t *after)
+/* ---- after ---- */
+
+static void taken(void *argument, const char *node, const json_t *fingerprint)
 {
-    json_t *list = json_array();
-    const char *section;
-    json_t *value;
-
-    json_object_foreach((json_t *) (uintptr_t) after, section, value)
-    {
-        const json_t *old = json_object_get(before, section);
-
-        if (may_differ(section) || json_equal(old, value))
-            continue;
-        OWNED_MEMORY char *was = json_dumps(old, JSON_ENCODE_ANY | JSON_COMPACT);
-        OWNED_MEMORY char *is = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        json_array_append_new(list, json_sprintf("%s: was %.400s, is %.400s", section,
-                                                 was != NULL ? was : "absent",
-                                                 is != NULL ? is : "absent"));
-    }
-    return list;
-}
-
-static bool pause_before_again(struct engine *engine)
-{
-    struct error error;
-
-    return engine_pause(engine, AGAIN_MS, &error) == STATUS_OK;
-}
-
-/* What is just ending (a helper, a mount of a base backup) gets a moment to be gone. */
-static void compare(struct engine *engine, const char *node)
-{
-    json_t *found = NULL;
+    struct engine *engine = argument;
     struct error error = {0};
 
-    for (int i = 0; i < TRIES; i++) {
-        OWNED_JSON json_t *after = NULL;
-
-        json_decref(found);
-        found = json_array();
-        if (ask(engine, node, &after, &error) != STATUS_OK) {
-            json_array_append_new(found, json_string(error.message));
-        } else {
-            json_decref(found);
-            found = differences(json_object_get(engine->fingerprints, node), after);
-            if (keep(engine, node, "after", after, &error) != STATUS_OK)
-                journal_note(engine->journal, "%s", error.message);
-        }
-        if (json_array_size(found) == 0 || !pause_before_again(engine))
-            break;
-    }
-    bool clean = json_array_size(found) == 0;
-    engine->clean = engine->clean && clean;
-    journal_event(engine->journal, "residue",
-                  json_pack("{s:s, s:b, s:o}", "node", node, "clean", clean, "differences", found));
+    if (keep(engine, node, "after", fingerprint, &error) != STATUS_OK)
+        journal_note(engine->journal, "%s", error.message);
 }
 
 void residue_after(struct engine *engine)
 {
-    for (size_t i = 0; i < engine->topology->node_count; i++)
-        compare(engine, engine->topology->nodes[i].name);
+    size_t nodes = engine->topology->node_count;
+    bool *dirty = arena_array(engine->arena, nodes, sizeof *dirty);
+    struct residue_audit audit = audit_of(engine);
+
+    audit.taken = taken;
+    audit.argument = engine;
+    residue_audit(&audit);
+    for (size_t i = 0; i < nodes; i++) {
+        dirty[i] = !audit.clean[i];
+        engine->clean = engine->clean && audit.clean[i];
+        journal_event(engine->journal, "residue",
+                      json_pack("{s:s, s:b, s:o}", "node", engine->topology->nodes[i].name, "clean",
+                                audit.clean[i], "differences", audit.found[i]));
+    }
+    forget(engine, dirty);
 }

@@ -12,6 +12,7 @@
 #include "lib/clock.h"
 #include "lib/json.h"
 #include "lib/owned.h"
+#include "orchestrator/residue.h"
 
 enum { NAME_SIZE = 48, FAULTS_MAX = 32, LINE_SIZE = 512, DRAW_MS = 100 };
 
@@ -229,15 +230,19 @@ static void tell_recovered(struct view *view, const json_t *event, struct buffer
                   (double) json_number(event, "ms", 0) / 1000);
 }
 
+/* All of them, with what removes them, are in the summary. */
 static void tell_residue(struct view *view, const json_t *event, struct buffer *line)
 {
     const json_t *differences = json_object_get(event, "differences");
+    OWNED_ARENA struct arena *arena = arena_new();
+    size_t count = json_array_size(differences);
 
     (void) view;
     buffer_printf(line, "%s is %s", json_text(event, "node", "?"),
                   json_flag(event, "clean", false) ? "clean" : "NOT clean");
-    for (size_t i = 0; i < json_array_size(differences); i++)
-        buffer_printf(line, "; %s", json_string_value(json_array_get(differences, i)));
+    if (count > 0)
+        buffer_printf(line, ", %zu difference%s; first: %.200s", count, count == 1 ? "" : "s",
+                      residue_text(arena, json_array_get(differences, 0)));
 }
 
 static void tell_integrity(struct view *view, const json_t *event, struct buffer *line)

@@ -56,6 +56,11 @@ const json_t *report_detail(const struct report *report, const char *check, cons
 /* `colour`: for a terminal. */
 void report_text(const struct report *report, bool colour, struct buffer *text);
 
+/* The last event `residue` of a node, or NULL: nobody looked. */
+const json_t *report_residue(const struct report *report, const char *node);
+json_t *report_residue_json(const struct report *report);
+/* What is left, node by node, each with the command that removes it; nothing when all is clean. */
+void report_residue_text(const struct report *report, struct buffer *text);
 /* Decides verdict, exit code and reasons; the checks must have been judged. */
 void report_decide(struct report *report);
 

@@ -113,14 +113,14 @@ json_t *report_json(const struct report *report)
     const json_t *scenario = json_object_get(start, "scenario");
     const json_t *topology = json_object_get(start, "topology");
 
-    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}",
-                     "schema", "ordeal/result-1", "run", json_text(start, "run", ""), "title",
-                     json_text(scenario, "title", ""), "topology", json_text(topology, "name", ""),
-                     "seed", copy_or_null(json_object_get(start, "seed")), "verdict",
-                     run_verdict_name(report->verdict), "exit_code", report->exit_code, "reasons",
-                     reasons_json(report), "checks", checks_json(report), "faults",
-                     faults_json(report), "ledger", ledger_json(report), "failover",
-                     failover_json(report), "rpo",
-                     copy_or_null(report_detail(report, "durability", "rpo")), "replays",
-                     copy_or_null(json_object_get(start, "replays")));
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:o, s:s, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "schema",
+        "ordeal/result-1", "run", json_text(start, "run", ""), "title",
+        json_text(scenario, "title", ""), "topology", json_text(topology, "name", ""), "seed",
+        copy_or_null(json_object_get(start, "seed")), "verdict", run_verdict_name(report->verdict),
+        "exit_code", report->exit_code, "reasons", reasons_json(report), "checks",
+        checks_json(report), "faults", faults_json(report), "ledger", ledger_json(report),
+        "failover", failover_json(report), "rpo",
+        copy_or_null(report_detail(report, "durability", "rpo")), "replays",
+        copy_or_null(json_object_get(start, "replays")), "residue", report_residue_json(report));
 }

@@ -298,6 +298,7 @@ void report_text(const struct report *report, bool colour, struct buffer *text)
         write_commits(&writer);
         write_samples(&writer);
         write_checks(&writer);
+        report_residue_text(report, text);
         write_unjudged(&writer);
         write_blind_spots(&writer);
     }

@@ -9,6 +9,7 @@
 #include "lib/json.h"
 #include "orchestrator/command.h"
 #include "orchestrator/reports/report.h"
+#include "orchestrator/residue.h"
 
 static const struct {
     const char *name;
@@ -29,17 +30,6 @@ const char *run_verdict_name(enum run_verdict verdict)
 
 /* --- clean? ----------------------------------------------------------------------------------- */
 
-static const json_t *last_residue(const struct record *record, const char *node)
-{
-    const json_t *found = NULL;
-    size_t index = 0;
-
-    for (const json_t *event; (event = record_next(record, "residue", &index)) != NULL;)
-        if (strcmp(json_text(event, "node", ""), node) == 0)
-            found = event;
-    return found;
-}
-
 static void judge_residue(struct report *report, struct reasons *dirty)
 {
     const json_t *topology = json_object_get(report->record->start, "topology");
@@ -47,15 +37,15 @@ static void judge_residue(struct report *report, struct reasons *dirty)
 
     for (size_t i = 0; i < json_array_size(nodes); i++) {
         const char *node = json_text(json_array_get(nodes, i), "name", "?");
-        const json_t *residue = last_residue(report->record, node);
+        const json_t *residue = report_residue(report, node);
         const json_t *differences = json_object_get(residue, "differences");
-        const char *first = json_string_value(json_array_get(differences, 0));
+        const json_t *first = json_array_get(differences, 0);
         if (residue == NULL)
             reasons_add(dirty, "%s was not confirmed clean", node);
         else if (!json_flag(residue, "clean", false))
             reasons_add(dirty, "%s is not clean: %zu differences%s%s", node,
-                        json_array_size(differences),
-                        first == NULL ? "" : ", first: ", first == NULL ? "" : first);
+                        json_array_size(differences), first == NULL ? "" : ", first: ",
+                        first == NULL ? "" : residue_text(report->arena, first));
     }
 }
 

@@ -437,25 +437,62 @@ END_TEST
 
 /* --- the fingerprint ------------------------------------------------------------------------- */
 
-START_TEST(two_fingerprints_of_a_quiet_node_are_equal)
+START_TEST(a_fingerprint_has_all_sections)
 {
-    static const char *const sections[] = {"boot_id", "processes", "mounts",      "loops",
-                                           "nft",     "iptables",  "tc",          "cgroups",
-                                           "sysctls", "swaps",     "open_records"};
+    static const char *const sections[] = {
+        "processes", "mounts",  "loops", "swaps",         "tc",        "cgroups",
+        "frozen",    "sysctls", "files", "cgroup_limits", "cgroup_io", "open_records"};
 
     open_session(peer, "run-1");
     OWNED_JSON json_t *one = agent_call(peer, "node.fingerprint", NULL);
     OWNED_JSON json_t *other = agent_call(peer, "node.fingerprint", NULL);
-    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++) {
-        json_t *section = json_object_get(one, sections[i]);
-        ck_assert_msg(section != NULL, "no %s", sections[i]);
-        /* others may mount and stop things on this host meanwhile; boots and records are ours */
-        if (i == 0 || strcmp(sections[i], "open_records") == 0)
-            ck_assert_msg(json_equal(section, json_object_get(other, sections[i])), "%s",
-                          sections[i]);
-    }
-    ck_assert_uint_gt(json_array_size(json_object_get(one, "mounts")), 0);
+    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)
+        ck_assert_msg(json_is_object(json_object_get(one, sections[i])), "no %s", sections[i]);
+    /* others may mount and stop things on this host meanwhile; boots and records are ours */
+    ck_assert(json_equal(json_object_get(one, "boot_id"), json_object_get(other, "boot_id")));
+    ck_assert_uint_eq(json_object_size(json_object_get(other, "open_records")), 0);
+    ck_assert_uint_gt(json_object_size(json_object_get(one, "mounts")), 0);
     ck_assert_str_ne(json_text(json_object_get(one, "sysctls"), "vm/swappiness", ""), "");
+    ck_assert_ptr_null(json_object_get(one, "postgres")); /* it serves none */
+}
+END_TEST
+
+static json_t *fingerprint_kept(const char *run)
+{
+    OWNED_JSON json_t *all =
+        agent_call(peer, "node.fingerprint", json_pack("{s:s, s:b}", "run", run, "kept", 1));
+
+    return json_incref(json_object_get(all, "kept"));
+}
+
+START_TEST(what_was_before_is_kept_until_it_is_forgotten)
+{
+    open_session(peer, "run-1");
+    OWNED_JSON json_t *nothing = fingerprint_kept("run-1");
+    ck_assert(json_is_null(nothing));
+    OWNED_JSON json_t *before =
+        agent_call(peer, "node.fingerprint", json_pack("{s:s, s:b}", "run", "run-1", "keep", 1));
+    ck_assert_ptr_null(json_object_get(before, "unaudited"));
+    /* its orchestrator dies, agent and guardian, too; another run comes */
+    agent_fixture_restart();
+    agent_peer_free(peer);
+    agent_fixture_agent(0);
+    peer = agent_peer_new("control");
+    open_session(peer, "run-2");
+    OWNED_JSON json_t *later =
+        agent_call(peer, "node.fingerprint", json_pack("{s:s, s:b}", "run", "run-2", "keep", 1));
+    ck_assert_str_eq(json_text(later, "unaudited", ""), "run-1");
+    /* what belongs to run-1 is not for run-2 to forget */
+    OWNED_JSON json_t *left =
+        agent_call(peer, "node.forget", json_pack("{s:s, s:s}", "run", "run-2", "of", "run-2"));
+    ck_assert(!json_flag(left, "forgotten", true));
+    OWNED_JSON json_t *kept = fingerprint_kept("run-2");
+    ck_assert_str_eq(json_text(kept, "run", ""), "run-1");
+    ck_assert(json_equal(json_object_get(kept, "fingerprint"), before));
+    OWNED_JSON json_t *gone = agent_call(peer, "node.forget", run_params("run-2"));
+    ck_assert(json_flag(gone, "forgotten", false));
+    OWNED_JSON json_t *none = fingerprint_kept("run-2");
+    ck_assert(json_is_null(none));
 }
 END_TEST
 
@@ -467,5 +504,5 @@ TEST_MAIN("agent server", 60, setup, teardown, hello_says_who_answers, unknown_t
           files_of_the_spool_are_read, a_large_file_comes_in_parts,
           nothing_outside_the_spool_is_read, faults_are_refused_before_anything_is_recorded,
           a_node_without_power_driver_says_so, power_runs_the_drivers_programs,
-          a_dead_agent_comes_back, a_dead_guardian_ends_the_agent,
-          two_fingerprints_of_a_quiet_node_are_equal)
+          a_dead_agent_comes_back, a_dead_guardian_ends_the_agent, a_fingerprint_has_all_sections,
+          what_was_before_is_kept_until_it_is_forgotten)

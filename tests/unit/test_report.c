@@ -508,6 +508,51 @@ START_TEST(result_without_evidence_is_valid)
 }
 END_TEST
 
+static json_t *planted_difference(void)
+{
+    return json_pack("{s:s, s:s, s:s, s:s, s:n, s:s, s:b, s:s}", "class", "nft", "change", "added",
+                     "key", "table inet ordeal_1", "what", "nft table inet ordeal_1", "before",
+                     "after", "{}", "ours", 1, "remedy", "nft delete table inet ordeal_1");
+}
+
+static struct run_builder *with_residue(void)
+{
+    struct run_builder *run = standard();
+    json_t *event = run_find_where(run, "residue", "node", "n3");
+
+    json_object_set_new(event, "clean", json_false());
+    json_object_set_new(event, "differences", json_pack("[o]", planted_difference()));
+    return run;
+}
+
+/* Each with its command, for people and for machines. */
+START_TEST(residue_is_told_with_its_remedy)
+{
+    struct run_builder *run = with_residue();
+    struct reported reported = report_on(run);
+    OWNED_BUFFER struct buffer text = BUFFER(256 * 1024);
+    OWNED_JSON json_t *result = report_json(reported.report);
+    const json_t *node = json_array_get(json_object_get(result, "residue"), 2);
+    const json_t *difference = json_array_get(json_object_get(node, "differences"), 0);
+
+    report_text(reported.report, false, &text);
+    ck_assert_ptr_nonnull(strstr(buffer_text(&text),
+                                 "n3       nft table inet ordeal_1: left by Ordeal\n"
+                                 "           on n3: nft delete table inet ordeal_1\n"));
+    ck_assert_uint_eq(json_array_size(json_object_get(result, "residue")), RUN_NODES);
+    ck_assert_str_eq(json_text(node, "node", ""), "n3");
+    ck_assert_str_eq(json_text(difference, "remedy", ""), "nft delete table inet ordeal_1");
+    ck_assert_str_eq(json_text(difference, "text", ""), "nft table inet ordeal_1: left by Ordeal");
+    done(&reported, run);
+}
+END_TEST
+
+START_TEST(result_with_residue_is_valid)
+{
+    expect_valid(with_residue());
+}
+END_TEST
+
 START_TEST(result_of_a_refused_run_is_valid)
 {
     struct run_builder *run = standard();
@@ -673,9 +718,10 @@ TEST_MAIN("report", 60, NULL, NULL, pass, a_failed_check_fails, fail_outranks_in
           parameters_as_people_write_them, a_fault_without_effect, a_witness_that_does_not_see_it,
           a_fault_that_was_cut_short, a_fault_that_failed, no_fault_at_all,
           a_cluster_that_is_not_back, a_ledger_that_did_not_arrive, a_skipped_step,
-          an_optional_skipped_step, a_dead_worker, residue, a_node_nobody_confirmed,
-          a_fault_still_there, a_holding_fault_never_undone, the_orchestrator_died, aborted,
-          refused, aborted_and_not_clean, aborted_before_anything_was_changed,
+          an_optional_skipped_step, a_dead_worker, residue, residue_is_told_with_its_remedy,
+          result_with_residue_is_valid, a_node_nobody_confirmed, a_fault_still_there,
+          a_holding_fault_never_undone, the_orchestrator_died, aborted, refused,
+          aborted_and_not_clean, aborted_before_anything_was_changed,
           aborted_and_the_cluster_is_not_back, sent_and_nothing_more_is_known, result_is_valid,
           result_without_evidence_is_valid, result_of_a_refused_run_is_valid, schema_refuses,
           summary_of_a_pass, summary_of_a_loss, summary_of_a_refusal, colour_for_a_terminal,
