@@ -60,7 +60,7 @@ kill_objects = $(foreach source,$(1),$(if $(filter $(source),$(KILL_SOURCES)),$(
 
 .PHONY: all deps demo check test-programs bench-programs lint bench soak clean
 .DELETE_ON_ERROR:
-.SECONDARY:
+.PRECIOUS: $(BUILD)/%.o $(KILL)/%.o
 
 all: $(PROGRAMS)
 
