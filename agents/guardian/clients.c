@@ -201,7 +201,7 @@ void clients_changed(struct guardian *guardian, const struct record *record)
             answer_record(client, record);
         if (record->state != RECORD_FAILED)
             continue;
-        if (waits(client, WAIT_UNDO, record)) {
+        if (waits(client, WAIT_UNDO, record) || waits(client, WAIT_CLOSE, record)) {
             client->wait = WAIT_NOTHING;
             answer(client, "error %s", record->said);
         } else if (client->wait == WAIT_UNDO_ALL)
@@ -209,8 +209,7 @@ void clients_changed(struct guardian *guardian, const struct record *record)
     }
 }
 
-void clients_closed(struct guardian *guardian, const struct record *record, int64_t at_ns,
-                    const char *error)
+void clients_closed(struct guardian *guardian, const struct record *record, int64_t at_ns)
 {
     for (int i = 0; i < CLIENTS_MAX; i++) {
         struct client *client = &guardian->clients[i];
@@ -221,10 +220,7 @@ void clients_closed(struct guardian *guardian, const struct record *record, int6
                    record->effect, at_ns, record->run);
         if (waits(client, WAIT_UNDO, record) || waits(client, WAIT_CLOSE, record)) {
             client->wait = WAIT_NOTHING;
-            if (error == NULL)
-                answer(client, "ok");
-            else
-                answer(client, "error %s", error);
+            answer(client, "ok");
         } else if (client->wait == WAIT_UNDO_ALL)
             answer_undo_all(guardian, client);
     }

@@ -12,9 +12,8 @@ MUST_CHECK enum status clients_listen(struct guardian *guardian, struct error *e
 void clients_watch(struct guardian *guardian, struct watches *watches);
 /* Something about the record changed: tell those that watch, answer those that wait. */
 void clients_changed(struct guardian *guardian, const struct record *record);
-/* It is gone from the table. `error` NULL: closed durably. */
-void clients_closed(struct guardian *guardian, const struct record *record, int64_t at_ns,
-                    const char *error);
+/* It is closed durably and gone from the table. */
+void clients_closed(struct guardian *guardian, const struct record *record, int64_t at_ns);
 /* The answer to `open`. `error` NULL: durable. False when nobody waits for it any more. */
 bool clients_opened(struct guardian *guardian, const struct record *record, const char *error);
 

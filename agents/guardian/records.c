@@ -235,11 +235,16 @@ enum status records_open(struct guardian *guardian, const char *uid, int64_t lea
     return STATUS_OK;
 }
 
-void record_injected(struct guardian *guardian, struct record *record)
+static void forget_injector(struct record *record)
 {
     if (record->injector >= 0)
         close(record->injector);
     record->injector = -1;
+}
+
+void record_injected(struct guardian *guardian, struct record *record)
+{
+    forget_injector(record);
     record->state = RECORD_INJECTED;
     clients_changed(guardian, record);
 }
@@ -322,18 +327,20 @@ static void opened(struct guardian *guardian, struct record *record, int errnum)
 
 static void closed(struct guardian *guardian, struct record *record, int errnum)
 {
-    char reason[REASON_SIZE] = "";
-
     if (errnum != 0) {
-        /* the fault is undone all the same; a restart would only undo it again */
+        char reason[REASON_SIZE];
+        /* over, but a start after this would not know: it stays visible until the journal says so
+         */
         snprintf(reason, sizeof reason, "writing the journal: %s", strerror(errnum));
-        say("fault %s: %s", record->uid, reason);
+        forget_injector(record); /* who says that it is over is at work no more */
+        undo_failed(guardian, record, reason);
+        return;
     }
     struct record gone = *record;
     record->injector = -1; /* `gone` has it */
     record->text = NULL;
     record_free(record);
-    clients_closed(guardian, &gone, gone.deadline_ns, errnum != 0 ? reason : NULL);
+    clients_closed(guardian, &gone, gone.deadline_ns);
     record_free(&gone);
 }
 

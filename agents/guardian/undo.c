@@ -26,9 +26,10 @@ static _Noreturn void run_helper(const struct guardian *guardian, int input, int
     _exit(127);
 }
 
-static void failed(struct guardian *guardian, struct record *record, const char *reason)
+void undo_failed(struct guardian *guardian, struct record *record, const char *reason)
 {
-    unsigned doublings = record->attempts < DOUBLINGS_MAX ? record->attempts - 1 : DOUBLINGS_MAX;
+    unsigned earlier = record->attempts > 0 ? record->attempts - 1 : 0;
+    unsigned doublings = earlier < DOUBLINGS_MAX ? earlier : DOUBLINGS_MAX;
     int64_t pause_ms = (int64_t) RETRY_FIRST_MS << doublings;
 
     snprintf(record->said, sizeof record->said, "%s", reason);
@@ -54,7 +55,7 @@ static void start_failed(struct guardian *guardian, struct record *record, const
     char reason[REASON_SIZE];
 
     snprintf(reason, sizeof reason, "%s: %s", step, strerror(errno));
-    failed(guardian, record, reason);
+    undo_failed(guardian, record, reason);
 }
 
 void undo_start(struct guardian *guardian, struct record *record)
@@ -139,7 +140,7 @@ static void on_helper_dead(struct guardian *guardian, void *object, short events
     else
         snprintf(reason, sizeof reason, "%s",
                  record->said[0] != '\0' ? record->said : "the helper did not say why");
-    failed(guardian, record, reason);
+    undo_failed(guardian, record, reason);
 }
 
 void undo_watch(struct guardian *guardian, struct record *record, struct watches *watches)

@@ -12,6 +12,8 @@
 /* Start one attempt; the record's state becomes UNDOING, or FAILED when no helper can be started.
  */
 void undo_start(struct guardian *guardian, struct record *record);
+/* An attempt failed, or its end could not be written down: another follows after a pause. */
+void undo_failed(struct guardian *guardian, struct record *record, const char *reason);
 void undo_watch(struct guardian *guardian, struct record *record, struct watches *watches);
 void undo_tick(struct guardian *guardian, struct record *record, int64_t now_ns);
 

@@ -10,7 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -79,9 +81,18 @@ static void start(void)
 
 void agent_fixture_start(void)
 {
+    agent_fixture_start_on(NULL);
+}
+
+void agent_fixture_start_on(const char *tmpfs_options)
+{
     struct error err;
 
     test_pki_new();
+    if (tmpfs_options != NULL) {
+        ck_assert_int_eq(mkdir(agent_fixture_state(), 0700), 0);
+        ck_assert_int_eq(mount("tmpfs", agent_fixture_state(), "tmpfs", 0, tmpfs_options), 0);
+    }
     ck_assert_int_eq(loop_new(&loop, &err), STATUS_OK);
     port = free_port();
     start();
@@ -101,6 +112,7 @@ void agent_fixture_stop(void)
     end(SIGTERM);
     loop_free(loop);
     loop = NULL;
+    umount2(agent_fixture_state(), MNT_DETACH);
     test_pki_remove();
 }
 

@@ -19,6 +19,8 @@
 #include "lib/error.h"
 
 void agent_fixture_start(void);
+/* The same with the state folder on a disk of its own: a tmpfs with these options ("size=1m"). */
+void agent_fixture_start_on(const char *tmpfs_options);
 /* SIGTERM and wait; removes everything. */
 void agent_fixture_stop(void);
 /* SIGKILL the guardian (the agent dies with it) and start both again on the same state. */
