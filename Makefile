@@ -104,6 +104,9 @@ $(BUILD)/tests/%: $(BUILD)/tests/%.o $(TEST_HELPERS) $(ARCHIVE)
 	@mkdir -p $(@D)
 	$(CC) $(LDFLAGS) $^ $(CHECK_LIBS) $(MODULE_LIBS) -o $@
 
+$(BUILD)/tests/kill/kill_table: $(patsubst %.c,$(BUILD)/%.o,$(wildcard tests/kill/*.c)) $(ARCHIVE)
+	$(CC) $(LDFLAGS) $^ $(MODULE_LIBS) -o $@
+
 # Tools that test scripts call; no suite of Check is linked.
 $(TEST_TOOLS): $(BUILD)/tests/support/tools/%: $(BUILD)/tests/support/tools/%.o $(ARCHIVE)
 	@mkdir -p $(@D)
@@ -111,7 +114,7 @@ $(TEST_TOOLS): $(BUILD)/tests/support/tools/%: $(BUILD)/tests/support/tools/%.o 
 
 bench-programs: $(BENCHES)
 
-test-programs: $(UNIT_TESTS) $(TEST_TOOLS) $(KILL_PROGRAMS)
+test-programs: $(UNIT_TESTS) $(TEST_TOOLS) $(KILL_PROGRAMS) $(BUILD)/tests/kill/kill_table
 
 deps:
 	@PACKAGES="$(PACKAGES_RUN) $(PACKAGES_BUILD)" tests/install-packages
@@ -140,4 +143,4 @@ clean:
 	rm -rf build build-*
 
 -include $(OBJECTS:.o=.d) $(UNIT_TESTS:=.d) $(BENCHES:=.d) $(TEST_TOOLS:=.d) $(BUILD)/orchestrator/ordeal.d $(BUILD)/agents/ordeald.d \
-	$(wildcard $(BUILD)/agents/guardian/*.d $(BUILD)/tests/support/*.d) $(KILL_SOURCES:%.c=$(KILL)/%.d)
+	$(wildcard $(BUILD)/agents/guardian/*.d $(BUILD)/tests/support/*.d $(BUILD)/tests/kill/*.d) $(KILL_SOURCES:%.c=$(KILL)/%.d)
