@@ -15,12 +15,6 @@ static bool server_natural(const struct residue_item *item)
     return strcmp(residue_member(item, "answer"), "answers") == 0;
 }
 
-static bool always(const struct residue_item *item)
-{
-    (void) item;
-    return true;
-}
-
 static const char *server_what(const struct residue_item *item)
 {
     return arena_printf(item->arena, "PostgreSQL, of which nothing is known (%s)",
@@ -372,8 +366,7 @@ static const char *subscription_remedy(const struct residue_item *item)
 /* ---- the table ---- */
 
 const struct residue_class residue_postgres_classes[] = {
-    {"postgres", RESIDUE_ADDED | RESIDUE_CHANGED, false, server_natural, NULL, always, server_what,
-     NULL},
+    {"postgres", RESIDUE_CHANGED, false, server_natural, NULL, NULL, server_what, NULL},
     {"file_settings", RESIDUE_ANY, false, is_of_the_manager, NULL, NULL, file_setting_what,
      file_setting_remedy},
     {"settings", RESIDUE_CHANGED, false, setting_natural, NULL, NULL, setting_what, setting_remedy},

@@ -164,6 +164,7 @@ END_TEST
 START_TEST(alone_only_what_is_surely_ours_counts)
 {
     primary = NULL;
+    put(after, "postgres", "server", "{\"answer\": \"refused\"}"); /* it may have been down */
     put(after, "mounts", "/var/lib/ordeal", "{\"type\": \"xfs\"}");
     put(after, "files", "/run/ordeal", "{\"kind\": \"folder\"}");
     put(after, "roles", "ordeal_admin", "{}");
