@@ -238,8 +238,11 @@ static void describe_outage(struct failover *f)
     evidence_detail(result, "below_resolution", json_boolean(f->below_resolution));
     evidence_detail(result, "resolution_ms", json_incref(result->resolution));
     evidence_detail(result, "probe_spacing_ms",
-                    json_pack("{s:o, s:o, s:o}", "median", evidence_json_ms(outage->spacing_ns),
-                              "edges", evidence_json_ms(gap->edge_ns), "longest",
+                    json_pack("{s:o, s:o, s:o, s:o, s:o}", "median",
+                              evidence_json_ms(outage->spacing_ns), "edges",
+                              evidence_json_ms(gap->edge_ns), "begin_edge",
+                              evidence_json_ms(gap->begin_edge_ns), "end_edge",
+                              evidence_json_ms(gap->end_edge_ns), "longest",
                               evidence_json_ms(gap->longest_ns)));
     evidence_detail(result, "missed_starts", json_integer((json_int_t) outage->missed));
     evidence_detail(result, "happened", json_boolean(f->failover != NULL));

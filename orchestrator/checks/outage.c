@@ -8,6 +8,12 @@
 
 /* --- reading ---------------------------------------------------------------------------------- */
 
+/*
+ * No deadline of a client is shorter than this (the minimum of commit_timeout): an attempt that
+ * failed sooner was ended by the other side.
+ */
+enum { DEADLINE_MIN_MS = 100 };
+
 struct attempt {
     int64_t begun_ns; /* of the transaction under way */
     size_t ack;       /* index + 1 of the client's last acknowledgement */
@@ -17,6 +23,7 @@ struct reading {
     struct outage *outage;
     size_t room;
     struct series workload_starts, latencies;
+    int64_t tick_ns;          /* schedule of the last start of the probe on warm connections */
     struct attempt *attempts; /* by slot */
     size_t slots;
 };
@@ -41,6 +48,7 @@ static void add_ack(struct reading *reading, const struct walk *walk)
         .lsn = at->lsn,
         .client = at->client,
         .timeline = at->timeline != 0 ? at->timeline : walk->client->timeline,
+        .node = walk->node,
         .workload = walk->client->role == LEDGER_WORKLOAD,
     };
     reading->attempts[walk->slot].ack = outage->count;
@@ -68,19 +76,64 @@ static int64_t look_of(const struct ledger_record *at)
     return at->sent_ns != 0 ? at->sent_ns : at->done_ns;
 }
 
-static void add_attempt(struct reading *reading, const struct walk *walk)
+static void sights_add(struct outage *outage, struct sights *sights, int64_t at_ns, uint16_t node)
+{
+    if (sights->count == sights->room) {
+        size_t room = sights->room == 0 ? 1024 : sights->room * 2;
+        sights->items =
+            arena_grow(outage->arena, sights->items, sights->room, room, sizeof *sights->items);
+        sights->room = room;
+    }
+    sights->items[sights->count++] = (struct sight){.at_ns = at_ns, .node = node};
+}
+
+/*
+ * What a failed attempt shows. Service was missing at some moment after what it sent last: at that
+ * instant is the careful claim. One that found no host asked every host after it began, one in a
+ * transaction only its own. That one's end shows that service had ended there, when it was the
+ * other side that ended the session; an ERROR, or the client's own deadline, does not.
+ */
+static void add_failure(struct outage *outage, const struct walk *walk)
 {
     const struct ledger_record *at = walk->at;
-    bool workload = walk->client->role == LEDGER_WORKLOAD;
+    bool searching = at->phase == LEDGER_CONNECTING;
+    bool cut = at->class == LEDGER_UNSENT || at->class == LEDGER_IN_DOUBT;
+
+    sights_add(outage, &outage->missing, look_of(at), searching ? OUTAGE_ANY_NODE : walk->node);
+    if (!searching && cut && at->done_ns - look_of(at) < DEADLINE_MIN_MS * NS_PER_MS)
+        sights_add(outage, &outage->cuts, at->done_ns, walk->node);
+}
+
+/* A tick that is tried on several hosts is one start. */
+static void add_start(struct reading *reading, const struct walk *walk)
+{
+    const struct ledger_record *at = walk->at;
+    bool tick = walk->client->role == LEDGER_ENDPOINT_OLD;
+
+    if (tick && at->scheduled_ns == reading->tick_ns)
+        return;
+    if (tick)
+        reading->tick_ns = at->scheduled_ns;
+    series_add(walk->client->role == LEDGER_WORKLOAD ? &reading->workload_starts
+                                                     : &reading->outage->starts,
+               look_of(at));
+}
+
+static void add_attempt(struct reading *reading, const struct walk *walk)
+{
+    struct outage *outage = reading->outage;
+    const struct ledger_record *at = walk->at;
     bool ended = at->kind == LEDGER_OUTCOME;
 
-    if (at->scheduled_ns > reading->outage->work_until_ns)
-        reading->outage->work_until_ns = at->scheduled_ns;
+    if (at->scheduled_ns > outage->work_until_ns)
+        outage->work_until_ns = at->scheduled_ns;
     if (ended && at->class != LEDGER_ACKED)
-        series_add(&reading->outage->failures, at->done_ns);
+        add_failure(outage, walk);
     if (ended && at->phase == LEDGER_COMMITTING)
         return; /* its intent told when it began */
-    series_add(workload ? &reading->workload_starts : &reading->outage->starts, look_of(at));
+    sights_add(outage, &outage->begins, look_of(at),
+               ended && at->phase == LEDGER_CONNECTING ? OUTAGE_ANY_NODE : walk->node);
+    add_start(reading, walk);
 }
 
 static void note_begin(struct reading *reading, const struct walk *walk)
@@ -121,6 +174,20 @@ static int compare_acks(const void *left, const void *right)
     return a->done_ns < b->done_ns ? -1 : a->done_ns > b->done_ns;
 }
 
+static int compare_sights(const void *left, const void *right)
+{
+    const struct sight *a = left;
+    const struct sight *b = right;
+
+    return a->at_ns < b->at_ns ? -1 : a->at_ns > b->at_ns;
+}
+
+static void sort_sights(struct sights *sights)
+{
+    if (sights->count > 1)
+        qsort(sights->items, sights->count, sizeof *sights->items, compare_sights);
+}
+
 static int64_t median_spacing(const struct outage *outage)
 {
     struct series spacings = {.arena = outage->arena};
@@ -140,7 +207,7 @@ void outage_read(struct outage *outage, const struct record *record, struct aren
         .outage = outage, .workload_starts.arena = arena, .latencies.arena = arena};
     struct walk walk;
 
-    *outage = (struct outage){.arena = arena, .starts.arena = arena, .failures.arena = arena};
+    *outage = (struct outage){.arena = arena, .starts.arena = arena};
     walk_begin(&walk, record, arena);
     while (walk_next(&walk))
         read_record(&reading, &walk);
@@ -149,7 +216,9 @@ void outage_read(struct outage *outage, const struct record *record, struct aren
     if (outage->starts.count < 2)
         outage->starts = reading.workload_starts;
     series_sort(&outage->starts);
-    series_sort(&outage->failures);
+    sort_sights(&outage->begins);
+    sort_sights(&outage->cuts);
+    sort_sights(&outage->missing);
     series_sort(&reading.latencies);
     outage->spacing_ns = median_spacing(outage);
     outage->latency_ns = series_quantile(&reading.latencies, 50);
@@ -221,7 +290,7 @@ static bool spans_a_fault(const struct ack *ack, const struct evidence_faults *f
 static void add_rest(struct outage *outage, struct gap gap, const struct evidence_history *history)
 {
     gap.end_ns = outage->work_until_ns > gap.begin_ns ? outage->work_until_ns : gap.begin_ns;
-    gap.begun_ns = gap.end_ns;
+    gap.to_node = OUTAGE_ANY_NODE;
     gap.to = history->known && history->timeline > gap.from ? history->timeline : gap.from;
     gap.open = gap.end_ns - gap.begin_ns > 3 * outage->spacing_ns;
     add_gap(outage, gap);
@@ -233,6 +302,7 @@ void outage_find(struct outage *outage, const struct evidence_history *history,
     struct gap next = {0};
 
     outage->found = outage->count > 0;
+    outage->faults = faults;
     outage->gap_count = 0;
     outage->union_ns = 0;
     outage->longest = (struct gap){0};
@@ -244,69 +314,20 @@ void outage_find(struct outage *outage, const struct evidence_history *history,
             continue;
         next.to = ack->serves && ack->timeline > next.from ? ack->timeline : next.from;
         next.end_ns = ack->done_ns;
-        next.begun_ns = ack->begun_ns;
+        next.to_node = ack->node;
         next.ended = true;
         if (i > 0 && ack->done_ns > from_ns)
             add_gap(outage, next);
-        next = (struct gap){.begin_ns = ack->done_ns, .from = next.to};
+        next = (struct gap){.begin_ns = ack->done_ns,
+                            .from = next.to,
+                            .from_node = ack->node,
+                            .latency_ns = ack->done_ns - ack->begun_ns};
     }
     if (outage->found)
         add_rest(outage, next, history);
 }
 
-/* --- their error ------------------------------------------------------------------------------ */
-
-/* Was an attempt under way when service came back, so that it could not be seen late? */
-static bool somebody_waited(const struct outage *outage, const struct gap *gap,
-                            int64_t longer_than_ns)
-{
-    for (size_t i = 0; i < outage->count; i++)
-        if (outage->acks[i].done_ns >= gap->end_ns &&
-            outage->acks[i].begun_ns <= gap->end_ns - longer_than_ns)
-            return true;
-    return false;
-}
-
-static int64_t longest_spacing(const struct outage *outage, const struct gap *gap)
-{
-    const struct series *starts = &outage->starts;
-    int64_t longest_ns = 0;
-
-    for (size_t i = series_find(starts, gap->begin_ns - NS_PER_SECOND) + 1;
-         i < starts->count && starts->values[i - 1] < gap->end_ns + NS_PER_SECOND; i++)
-        if (starts->values[i] - starts->values[i - 1] > longest_ns)
-            longest_ns = starts->values[i] - starts->values[i - 1];
-    return longest_ns;
-}
-
-/*
- * Service stopped between the last acknowledgement and the next attempt. It came back between the
- * moment at which it was last seen missing and the first acknowledgement: that moment is the end
- * of the last failure before that transaction began, unless somebody waited through it.
- */
-void outage_measure(const struct outage *outage, struct gap *gap)
-{
-    int64_t length_ns = gap->end_ns - gap->begin_ns;
-    int64_t slow_ns = 4 * outage->latency_ns;
-    size_t next = series_find(&outage->starts, gap->begin_ns + 1);
-    size_t failure = series_find(&outage->failures, gap->begun_ns + 1);
-
-    gap->begin_edge_ns = length_ns;
-    if (next < outage->starts.count && outage->starts.values[next] < gap->end_ns)
-        gap->begin_edge_ns = outage->starts.values[next] - gap->begin_ns;
-    gap->end_edge_ns = length_ns;
-    if (failure > 0 && outage->failures.values[failure - 1] > gap->begin_ns)
-        gap->end_edge_ns = gap->begun_ns - outage->failures.values[failure - 1];
-    if (gap->end_edge_ns > slow_ns && somebody_waited(outage, gap, slow_ns))
-        gap->end_edge_ns = slow_ns;
-    if (gap->open)
-        gap->end_edge_ns = 0;
-    gap->edge_ns = gap->begin_edge_ns + gap->end_edge_ns;
-    if (gap->edge_ns > length_ns)
-        gap->edge_ns = length_ns;
-    gap->resolution_ns = gap->edge_ns > outage->spacing_ns ? gap->edge_ns : outage->spacing_ns;
-    gap->longest_ns = longest_spacing(outage, gap);
-}
+/* --- who came back ---------------------------------------------------------------------------- */
 
 static bool is_service(const struct ack *ack, uint32_t timeline, int64_t from_ns)
 {

@@ -13,6 +13,7 @@ struct ack {
     int64_t done_ns, sent_ns, begun_ns, scheduled_ns; /* sent: the COMMIT */
     uint64_t lsn, next_lsn;                           /* its record lies between them; 0: unknown */
     uint32_t client, timeline;
+    uint16_t node; /* index in the walk's nodes */
     bool workload; /* of a workload client, else of an endpoint probe */
     bool serves;   /* of the final primary's history, so that it can end an outage */
 };
@@ -20,31 +21,48 @@ struct ack {
 /* Between two acknowledgements. */
 struct gap {
     int64_t begin_ns, end_ns; /* end: the last scheduled start when nothing ended it */
-    int64_t begun_ns;         /* of the transaction that ended it */
     uint32_t from, to;        /* timelines; to > from: a failover happened in it */
+    uint16_t from_node;       /* of the acknowledgement before it */
+    uint16_t to_node;         /* of the one that ended it */
+    int64_t latency_ns;       /* how long the acknowledgement before it had taken */
     bool ended;               /* by an acknowledgement; else the load's end is its end */
     bool open;                /* not ended, and longer than a gap between two attempts */
     /* what follows: outage_measure */
     int64_t resolution_ns; /* error: both edges, or the median spacing when that is more */
-    int64_t begin_edge_ns; /* until the next attempt after the last acknowledgement */
+    int64_t begin_edge_ns; /* from the last acknowledgement until it was seen that service ended */
     int64_t end_edge_ns;   /* since service was last seen missing before the first one */
     int64_t edge_ns;       /* both */
     int64_t longest_ns;    /* longest spacing of starts from 1 s before to 1 s after */
 };
 
+enum { OUTAGE_ANY_NODE = UINT16_MAX };
+
+struct sight {
+    int64_t at_ns;
+    uint16_t node; /* what was seen holds for this one, or for OUTAGE_ANY_NODE */
+};
+
+struct sights {
+    size_t count, room;
+    struct sight *items; /* by at_ns */
+};
+
 struct outage {
     struct arena *arena;
     size_t count;
-    struct ack *acks;       /* acknowledged through the endpoint, by done_ns */
-    struct series starts;   /* real begins of attempts of the endpoint probes (of the workload
-                               when there are none) */
-    struct series failures; /* ends of attempts that were not acknowledged, all clients */
-    int64_t work_until_ns;  /* the last scheduled start */
-    uint64_t missed;        /* starts that could not begin in time */
-    int64_t spacing_ns;     /* median spacing of the starts */
-    int64_t latency_ns;     /* median time of an acknowledged transaction */
+    struct ack *acks;      /* acknowledged through the endpoint, by done_ns */
+    struct series starts;  /* real begins of attempts of the endpoint probes (of the workload
+                              when there are none) */
+    struct sights begins;  /* of attempts of all clients */
+    struct sights cuts;    /* ends of attempts that the other side ended */
+    struct sights missing; /* the host, or every one, took no write at some moment after it */
+    int64_t work_until_ns; /* the last scheduled start */
+    uint64_t missed;       /* starts that could not begin in time */
+    int64_t spacing_ns;    /* median spacing of the starts */
+    int64_t latency_ns;    /* median time of an acknowledged transaction */
 
     /* outage_find */
+    const struct evidence_faults *faults;
     bool found; /* something was acknowledged at all */
     size_t gap_count, gap_room;
     struct gap *gaps;   /* longer than three times the median spacing, or with a failover in it */
