@@ -186,7 +186,7 @@ const struct param scenario_workload_params[] = {
 static const struct param load_probe_params[] = {
     {.name = "interval",
      .type = PARAM_DURATION,
-     .fallback = "5ms",
+     .fallback = "4ms",
      .minimum = 1,
      .maximum = 60000,
      .help = "between two writes through the endpoint"},
@@ -195,7 +195,7 @@ static const struct param load_probe_params[] = {
      .fallback = "8",
      .minimum = 1,
      .maximum = 64,
-     .help = "kept connections that share these writes"},
+     .help = "warm connections to each host, which share these writes"},
     {.name = "direct-interval",
      .type = PARAM_DURATION,
      .fallback = "20ms",
@@ -252,7 +252,7 @@ static void read_load_probes(struct scenario_reading *reading, const struct yaml
     OWNED_JSON json_t *given =
         yaml_read_params(or_empty(reading->arena, node, root), load_probe_params, reading->errors);
     json_t *probes =
-        json_pack("{s:I, s:I, s:I}", "interval_ms", (json_int_t) json_number(given, "interval", 5),
+        json_pack("{s:I, s:I, s:I}", "interval_ms", (json_int_t) json_number(given, "interval", 4),
                   "connections", (json_int_t) json_number(given, "connections", 8),
                   "direct_interval_ms", (json_int_t) json_number(given, "direct-interval", 20));
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "agents/load/warm.h"
 #include "lib/clock.h"
 
 enum { TOKEN_RETRY_MS = 50 }; /* in case an event of the flusher is missed */
@@ -134,6 +135,8 @@ static void record_outcome(struct client *client, bool lost)
     worker_record(client->worker, record);
     count_outcome(client, (enum ledger_class) record.class, record.done_ns);
     client->has_start = false;
+    if (client->group->pace == LOAD_WARM)
+        warm_outcome(client->worker->warm, client, (enum ledger_class) record.class);
 }
 
 /* --- between transactions -------------------------------------------------------------------- */
@@ -158,6 +161,11 @@ static bool have_start(struct client *client)
 {
     int64_t now = clock_boot_ns();
 
+    if (client->group->pace == LOAD_WARM) {
+        client->has_start = client->has_start ||
+                            warm_take_refused(client->worker->warm, client, &client->scheduled_ns);
+        return client->has_start;
+    }
     if (!client->has_start && schedule_due(&client->schedule, now)) {
         client->scheduled_ns = schedule_take(&client->schedule, now);
         client->has_start = true;
@@ -180,6 +188,10 @@ static void rest(struct client *client)
     client->state = CLIENT_IDLE;
     if (client->worker->stopping) {
         stop(client);
+        return;
+    }
+    if (client->group->pace == LOAD_WARM) {
+        warm_idle(client->worker->warm);
         return;
     }
     drop_late(client);
@@ -209,12 +221,12 @@ static void reconnect(struct client *client)
 /* Half to all of a pause that doubles. */
 static int64_t backoff_ns(struct client *client)
 {
-    int64_t pause_ms = BACKOFF_MAX_MS;
+    bool spare = client->group->pace == LOAD_WARM && !warm_is_wanted(client->worker->warm, client);
+    int64_t limit_ms = spare ? BACKOFF_SPARE_MS : BACKOFF_MAX_MS;
+    int64_t pause_ms = client->failures < 8 ? BACKOFF_MIN_MS << client->failures : limit_ms;
 
-    if (client->failures < 4)
-        pause_ms = BACKOFF_MIN_MS << client->failures;
-    if (pause_ms > BACKOFF_MAX_MS)
-        pause_ms = BACKOFF_MAX_MS;
+    if (pause_ms > limit_ms)
+        pause_ms = limit_ms;
     int64_t pause_ns = pause_ms * NS_PER_MS;
     uint64_t spread = worker_random(client->worker) % (uint64_t) (pause_ns / 2);
     return pause_ns / 2 + (int64_t) spread;
@@ -237,17 +249,23 @@ void client_opened(struct client *client)
 }
 
 /* A start that found no host is an outcome: the application saw an error. */
+static void found_no_host(struct client *client, int64_t looked_ns)
+{
+    if (!have_token(client)) /* the start waits */
+        return;
+    client->seq = client->next_seq++;
+    client->begun_ns = looked_ns;
+    client->lsn = 0;
+    record_outcome(client, true);
+}
+
 void client_refused(struct client *client, const char *sqlstate)
 {
     client->state = CLIENT_WAITING;
     snprintf(client->reply.sqlstate, sizeof(client->reply.sqlstate), "%s", sqlstate);
     drop_late(client);
-    if (!client->worker->stopping && have_start(client) && have_token(client)) {
-        client->seq = client->next_seq++;
-        client->begun_ns = client->attempt_ns;
-        client->lsn = 0;
-        record_outcome(client, true);
-    }
+    if (!client->worker->stopping && have_start(client))
+        found_no_host(client, client->attempt_ns);
     back_off(client);
 }
 
@@ -369,6 +387,11 @@ static void idle_ready(struct client *client)
     back_off(client);
 }
 
+static void ticked(struct client *client)
+{
+    warm_tick(client->worker->warm);
+}
+
 static void attempt_expired(struct client *client)
 {
     session_host_failed(client, "");
@@ -390,6 +413,7 @@ static const struct {
     void (*replied)(struct client *client, bool lost);
     void (*expired)(struct client *client); /* the timer */
 } states[CLIENT_STATES] = {
+    [CLIENT_TICKING] = {.expired = ticked},
     [CLIENT_WAITING] = {.expired = reconnect},
     [CLIENT_CONNECTING] = {.ready = session_connecting, .expired = attempt_expired},
     [CLIENT_SETTING_UP] = {.rows = session_set_up_row,
@@ -422,6 +446,31 @@ static void on_timer(void *argument)
         states[client->state].expired(client);
 }
 
+/* --- for the probe on warm connections ------------------------------------------------------- */
+
+static bool is_free(struct client *client)
+{
+    return client->state == CLIENT_IDLE && !client->has_start && have_token(client);
+}
+
+static void take(struct client *client, int64_t scheduled_ns)
+{
+    client->scheduled_ns = scheduled_ns;
+    client->has_start = true;
+    begin(client);
+}
+
+static void missed(struct client *client, uint64_t count)
+{
+    record_missed(client, count, clock_boot_ns());
+}
+
+const struct warm_hands client_hands = {.is_free = is_free,
+                                        .take = take,
+                                        .found_no_host = found_no_host,
+                                        .missed = missed,
+                                        .arm = client_arm};
+
 /* --- orders ---------------------------------------------------------------------------------- */
 
 void client_init(struct client *client, struct worker *worker, const struct load_group *group,
@@ -444,7 +493,12 @@ void client_start(struct client *client, int64_t begin_ns)
     size_t place = group->offset + (client->id - group->first_client);
 
     schedule_init(&client->schedule, begin_ns, group->rate, group->of, place);
-    reconnect(client);
+    if (group->pace == LOAD_TICK) {
+        client->state = CLIENT_TICKING;
+        client_arm(client, begin_ns);
+    } else {
+        reconnect(client);
+    }
 }
 
 void client_flushed(struct client *client)
@@ -457,7 +511,12 @@ void client_flushed(struct client *client)
 /* The endpoint has moved: nobody waits any longer for a host that it has left. */
 void client_rerouted(struct client *client)
 {
-    if (client->group->node >= 0)
+    const struct load_group *group = client->group;
+
+    if (client->state == CLIENT_TICKING)
+        warm_rerouted(client->worker->warm);
+    if (group->node >= 0 &&
+        !(group->pace == LOAD_WARM && warm_is_wanted(client->worker->warm, client)))
         return;
     if (client->state == CLIENT_WAITING) {
         client->failures = 0;

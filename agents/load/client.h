@@ -5,6 +5,8 @@
  *     waiting -> connecting -> setting up -> idle -> beginning -> committing -> idle ...
  *                                                 -> reading -> idle
  *
+ * One that ticks has no connection and stays what it is until it stops (agents/load/warm.h).
+ *
  * A client tries one host at a time, each with a deadline of its own. It leaves a statement that
  * does not answer after STATEMENT_MS and a commit after the plan's commit timeout, by closing the
  * connection without a cancel: that is what applications do, and a cancel would end the wait for
@@ -24,10 +26,12 @@ enum {
     SILENT_HOST_MS = 2000, /* sent, and not even acknowledged by the other host's kernel */
     BACKOFF_MIN_MS = 20,
     BACKOFF_MAX_MS = 200,
-    RESERVE_TOKENS = 4096 /* a block that is durable before its first use */
+    BACKOFF_SPARE_MS = 2000, /* of a warm connection that nobody needs now */
+    RESERVE_TOKENS = 4096    /* a block that is durable before its first use */
 };
 
 enum client_state {
+    CLIENT_TICKING, /* has the warm clients' schedule */
     CLIENT_WAITING, /* no connection */
     CLIENT_CONNECTING,
     CLIENT_SETTING_UP,
@@ -48,16 +52,18 @@ struct client {
     struct worker *worker;
     const struct load_group *group;
     uint32_t id;
-    size_t index; /* in worker->clients */
     enum client_state state;
+    size_t index; /* in worker->clients */
     struct timer timer;
     struct schedule schedule;
 
     PGconn *connection;
     uint32_t generation, events; /* of the epoll registration */
     int fd;
-    bool in_session; /* the connection has a SESSION record */
-    size_t host;     /* place in the endpoint's list */
+    bool in_session;      /* the connection has a SESSION record */
+    bool warnings_hidden; /* in this transaction, whatever the session was set to */
+    bool has_start;
+    size_t host; /* place in the endpoint's list */
     unsigned failures;
     uint16_t node;
     uint32_t timeline;
@@ -65,14 +71,12 @@ struct client {
 
     uint64_t next_seq, last_seq;                /* last: the newest whose COMMIT was sent */
     uint64_t reserved, reserving, reserving_at; /* tokens up to; position that must be durable */
-    bool has_start;
-    int64_t attempt_ns; /* the connection was begun */
+    int64_t attempt_ns;                         /* the connection was begun */
     int64_t scheduled_ns, begun_ns, commit_ns;
     uint64_t seq, lsn; /* of the transaction */
     uint64_t read_clients[2], read_seqs[2];
     struct client_reply reply;
     bool in_recovery, set_up; /* what the set-up query said */
-    bool warnings_hidden;     /* in this transaction, whatever the session was set to */
 };
 
 void client_init(struct client *client, struct worker *worker, const struct load_group *group,
@@ -90,6 +94,8 @@ void client_rerouted(struct client *client);
 void client_stop(struct client *client);
 /* The time to finish is over: what is in flight is left. */
 void client_abandon(struct client *client);
+/* For the probe on warm connections. */
+extern const struct warm_hands client_hands;
 /* Read back with this client, if it is idle and there is a token to look for. */
 bool client_read(struct client *client);
 

@@ -241,10 +241,10 @@ static void record_session(struct client *client)
     worker_record(client->worker, record);
 }
 
-/* An endpoint leads to who takes writes; a direct probe takes the node as it is. */
+/* An endpoint leads to who takes writes; a client of one node takes it as it is. */
 void session_set_up(struct client *client, bool lost)
 {
-    bool wanted = client->group->role == LEDGER_DIRECT || !client->in_recovery;
+    bool wanted = client->group->node >= 0 || !client->in_recovery;
 
     if (lost || !client->set_up || !wanted) {
         session_host_failed(client, client->reply.sqlstate);

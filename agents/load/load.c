@@ -408,6 +408,7 @@ enum status load_route(struct load *load, const char *host, struct error *err)
 
     if (host != NULL && node < 0)
         return error_set(err, STATUS_INVALID, "no node %s in this topology", host);
+    atomic_store(&load->shared->routed_ns, clock_boot_ns());
     atomic_store(&load->shared->route, node);
     poke(load);
     return STATUS_OK;

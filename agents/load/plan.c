@@ -37,10 +37,10 @@ static const struct param workload_params[] = {
     {0}};
 
 static const struct param probe_params[] = {
-    {"interval_ms", PARAM_INTEGER, .fallback = "5", .minimum = 1, .maximum = 60000,
+    {"interval_ms", PARAM_INTEGER, .fallback = "4", .minimum = 1, .maximum = 60000,
      .help = "a write through the endpoint this often"},
     {"connections", PARAM_INTEGER, .fallback = "8", .minimum = 1, .maximum = 64,
-     .help = "kept connections that share these writes"},
+     .help = "warm connections to each host, which share these writes"},
     {"direct_interval_ms", PARAM_INTEGER, .fallback = "20", .minimum = 1, .maximum = 60000,
      .help = "a write to each database node this often"},
     {"first_client", PARAM_INTEGER, .fallback = "1000000", .minimum = LOAD_FIRST_PROBE,
@@ -133,23 +133,39 @@ static void plan_direct(struct load_worker_plan *kept, struct load_worker_plan *
     add_probe(made, group, next);
 }
 
+/* The ticks come first: a moved endpoint is theirs to see before anybody connects to it. */
+static void plan_warm(const struct load_plan *plan, struct load_worker_plan *warm,
+                      const json_t *values, uint32_t *next)
+{
+    struct load_group group = {.role = LEDGER_ENDPOINT_OLD,
+                               .pace = LOAD_TICK,
+                               .clients = 1,
+                               .rate = per_second(json_number(values, "interval_ms", 0)),
+                               .node = -1};
+
+    add_probe(warm, group, next);
+    group.pace = LOAD_WARM;
+    group.rate = 0;
+    group.clients = (size_t) json_number(values, "connections", 0);
+    for (size_t i = 0; i < plan->endpoint_count; i++) {
+        group.node = plan->endpoint[i];
+        add_probe(warm, group, next);
+    }
+}
+
 static enum status plan_probes(struct load_plan *plan, const json_t *values, unsigned last_worker,
                                struct error *err)
 {
     /* tokens of an earlier start of the same run are never used again */
     uint32_t next =
         (uint32_t) json_number(values, "first_client", 0) + last_worker * LOAD_PROBES_PER_START;
+    struct load_worker_plan *warm = add_worker(plan);
     struct load_worker_plan *kept = add_worker(plan);
     struct load_worker_plan *made = add_worker(plan);
     int64_t interval_ms = json_number(values, "direct_interval_ms", 0);
     const json_t *nodes = json_object_get(values, "nodes");
 
-    add_probe(kept,
-              (struct load_group){.role = LEDGER_ENDPOINT_OLD,
-                                  .clients = (size_t) json_number(values, "connections", 0),
-                                  .rate = per_second(json_number(values, "interval_ms", 0)),
-                                  .node = -1},
-              &next);
+    plan_warm(plan, warm, values, &next);
     add_probe(made,
               (struct load_group){.role = LEDGER_ENDPOINT_NEW,
                                   .clients = NEW_SLOTS,

@@ -3,8 +3,9 @@
  * What one load consists of: the parameters of load.start, checked, and cut into workers.
  *
  * A worker is one process with one ledger. The workload has one for each 256 clients. The probes
- * have two: one for connections that are kept, one for those that are made anew, since the key
- * derivation of SCRAM keeps a process busy for milliseconds and would delay the others.
+ * have three, since making a connection, with the key derivation of SCRAM, keeps a process busy for
+ * milliseconds and would delay the others: one for the warm connections, which are many and
+ * come back together; one for those that are kept, one to a node; one for those that are made anew.
  */
 #ifndef ORDEAL_AGENTS_LOAD_PLAN_H
 #define ORDEAL_AGENTS_LOAD_PLAN_H
@@ -18,23 +19,30 @@
 enum {
     LOAD_CLIENTS_MAX = 4096,
     LOAD_CLIENTS_PER_WORKER = 256,
-    LOAD_WORKERS_MAX = LOAD_CLIENTS_MAX / LOAD_CLIENTS_PER_WORKER + 2,
+    LOAD_WORKERS_MAX = LOAD_CLIENTS_MAX / LOAD_CLIENTS_PER_WORKER + 3,
     LOAD_GROUPS_MAX = LEDGER_NODES_MAX + 1,
     LOAD_FIRST_PROBE = 1000000,
-    LOAD_PROBES_PER_START = 1000, /* client numbers set aside for the probes of one load.start */
+    LOAD_PROBES_PER_START = 4000, /* client numbers set aside for the probes of one load.start */
     LOAD_STATEMENT_MAX = 8 * 1024 * 1024,
     LOAD_ROUTE_CLOSED = -1
+};
+
+enum load_pace {
+    LOAD_OWN,  /* each client has its part of the group's schedule */
+    LOAD_TICK, /* one client without a connection: it has the schedule of the warm ones */
+    LOAD_WARM  /* they begin when the ticks say so: see agents/load/warm.h */
 };
 
 /* Clients that do the same thing. */
 struct load_group {
     enum ledger_role role;
+    enum load_pace pace;
     uint32_t first_client;
     size_t clients;
     double rate;            /* starts a second of the whole group; 0: closed loop */
     size_t of, offset;      /* the group's place in a schedule that is shared with other workers */
     unsigned rows, payload; /* of a transaction; bytes of text in each row */
-    int node;               /* LEDGER_DIRECT: index of the node; else -1 */
+    int node;               /* index of the one node that it connects to; -1: the endpoint */
     bool one_shot;          /* a new connection for each transaction */
 };
 

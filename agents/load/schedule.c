@@ -42,6 +42,14 @@ static uint64_t drop_until(struct schedule *schedule, int64_t instant_ns)
     return (uint64_t) count;
 }
 
+int64_t schedule_take_newest(struct schedule *schedule, int64_t now_ns, uint64_t *ret_missed)
+{
+    uint64_t due = drop_until(schedule, now_ns);
+
+    *ret_missed = due > 0 ? due - 1 : 0;
+    return due > 0 ? schedule->next_ns - schedule->interval_ns : now_ns;
+}
+
 uint64_t schedule_drop_late(struct schedule *schedule, int64_t now_ns)
 {
     return drop_until(schedule, now_ns - SCHEDULE_LATE_MS * NS_PER_MS);

@@ -29,6 +29,8 @@ void schedule_init(struct schedule *schedule, int64_t begin_ns, double rate, siz
 bool schedule_due(const struct schedule *schedule, int64_t now_ns);
 /* The instant of the next start, which must be due; moves on to the one after it. */
 int64_t schedule_take(struct schedule *schedule, int64_t now_ns);
+/* Of all starts that are due the newest, which there must be; ret_missed: how many went before. */
+int64_t schedule_take_newest(struct schedule *schedule, int64_t now_ns, uint64_t *ret_missed);
 /* Give up starts that are too late; returns how many. */
 uint64_t schedule_drop_late(struct schedule *schedule, int64_t now_ns);
 /* Give up all that are due; returns how many. For the end of a load. */

@@ -27,8 +27,9 @@ struct load_counters { /* written by one worker */
 };
 
 struct load_shared {
-    _Atomic int32_t route;   /* written by the agent: node index or LOAD_ROUTE_CLOSED */
-    _Atomic int64_t stop_ns; /* 0: run; else what is in flight may go on until then */
+    _Atomic int32_t route;     /* written by the agent: node index or LOAD_ROUTE_CLOSED */
+    _Atomic int64_t routed_ns; /* and just before that: the route before it held until then */
+    _Atomic int64_t stop_ns;   /* 0: run; else what is in flight may go on until then */
     struct load_counters workers[LOAD_WORKERS_MAX];
 };
 

@@ -13,6 +13,7 @@
 
 #include "agents/load/client.h"
 #include "agents/load/descriptors.h"
+#include "agents/load/warm.h"
 #include "lib/clock.h"
 #include "lib/owned.h"
 
@@ -220,6 +221,7 @@ static void make_clients(struct worker *worker)
         for (size_t j = 0; j < own->groups[i].clients; j++, index++)
             client_init(&worker->clients[index], worker, &own->groups[i], index,
                         own->groups[i].first_client + (uint32_t) j);
+    worker->warm = warm_new(worker, &client_hands, worker->arena);
 }
 
 static enum status open_ledger(struct worker *worker, struct error *err)

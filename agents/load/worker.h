@@ -17,6 +17,7 @@
 enum { BEAT_MS = 50, READ_MS = 100 };
 
 struct client;
+struct warm;
 
 struct worker {
     const struct load_plan *plan;
@@ -32,9 +33,10 @@ struct worker {
     int64_t clock_at_ns;
     size_t client_count, reader; /* reader: whose turn it is to read back */
     struct client *clients;
-    size_t running; /* clients that have not stopped */
-    bool stopping;  /* nothing new begins */
-    bool broken;    /* the ledger is not to be trusted with an END */
+    struct warm *warm; /* NULL when no client ticks */
+    size_t running;    /* clients that have not stopped */
+    bool stopping;     /* nothing new begins */
+    bool broken;       /* the ledger is not to be trusted with an END */
     bool read_due;
     int64_t stop_ns; /* what is in flight may go on until then */
     uint64_t random;

@@ -198,6 +198,28 @@ static void check_route_refused(const char *host)
                      STATUS_INVALID);
 }
 
+/* The probes' numbers: one that ticks, 8 warm ones to each of two hosts, 8 of endpoint-new. */
+enum { FIRST_WARM = 1000001, FIRST_NEW = FIRST_WARM + 16, FIRST_DIRECT = FIRST_NEW + 8 };
+
+/* Rows that these have written. */
+static int64_t written(size_t server, int first, int end)
+{
+    const char *sql = arena_printf(fixture->arena,
+                                   "SELECT count(*) FROM ordeal.journal"
+                                   " WHERE client >= %d AND client < %d",
+                                   first, end);
+
+    return strtoll(postgres_fixture_query(fixture, server, sql), NULL, 10);
+}
+
+static int64_t connections(size_t server)
+{
+    return strtoll(postgres_fixture_query(fixture, server,
+                                          "SELECT count(*) FROM pg_stat_activity WHERE backend_type"
+                                          " = 'client backend' AND pid <> pg_backend_pid()"),
+                   NULL, 10);
+}
+
 /* --- tests ------------------------------------------------------------------------------------ */
 
 START_TEST(workload_and_probes)
@@ -207,13 +229,15 @@ START_TEST(workload_and_probes)
                                             "test-run", "workload", "clients", 4, "rate", 200.0,
                                             "rows", 2, "probes", "route", "seed", 42));
     json_t *files = json_object_get(started, "files");
-    ck_assert_uint_eq(json_array_size(files), 3);
+    ck_assert_uint_eq(json_array_size(files), 4);
     ck_assert_str_eq(json_string_value(json_array_get(files, 0)), "c1-worker-1.ledger");
 
     turn_until(status_number("acked") >= 300, 20000);
+    turn_until(written(0, FIRST_WARM, FIRST_NEW) >= 50 && written(0, FIRST_NEW, FIRST_DIRECT) >= 5,
+               20000);
     ck_assert_str_eq(json_text(agent.status, "writer", ""), "n1");
     ck_assert_int_eq(status_number("timeline"), 1);
-    ck_assert_int_eq(status_number("workers_alive"), 3);
+    ck_assert_int_eq(status_number("workers_alive"), 4);
     double rate = json_real_value(json_object_get(agent.status, "rate"));
     ck_assert_msg(rate > 50 && rate < 400, "rate is %g", rate);
     ck_assert_int_gt(status_number("p50_us"), 0);
@@ -222,9 +246,11 @@ START_TEST(workload_and_probes)
 
     const json_t *ended = end_load();
     ck_assert(json_is_true(json_object_get(ended, "complete")));
-    ck_assert_uint_eq(json_array_size(json_object_get(ended, "ledgers")), 3);
-    struct ledger kept = open_ledger("c1-worker-2.ledger");
-    ck_assert_uint_ge(count(&kept, LEDGER_ENDPOINT_OLD, 0, LEDGER_ACKED), 200);
+    ck_assert_uint_eq(json_array_size(json_object_get(ended, "ledgers")), 4);
+    struct ledger warm = open_ledger("c1-worker-2.ledger");
+    ck_assert_uint_ge(count(&warm, LEDGER_ENDPOINT_OLD, 0, LEDGER_ACKED), 50);
+    ledger_close(&warm);
+    struct ledger kept = open_ledger("c1-worker-3.ledger");
     ck_assert_uint_ge(count(&kept, LEDGER_DIRECT, 0, LEDGER_ACKED), 50);
     ck_assert_uint_ge(count(&kept, LEDGER_DIRECT, 1, LEDGER_ABORTED), 50);
     ck_assert_uint_eq(count(&kept, LEDGER_DIRECT, 1, LEDGER_ACKED), 0);
@@ -232,7 +258,7 @@ START_TEST(workload_and_probes)
         if (kept.records[i].kind == LEDGER_SESSION && kept.records[i].flags == LEDGER_DIRECT)
             ck_assert_uint_eq(kept.records[i].timeline, kept.records[i].node == 0 ? 1 : 0);
     ledger_close(&kept);
-    struct ledger made = open_ledger("c1-worker-3.ledger");
+    struct ledger made = open_ledger("c1-worker-4.ledger");
     ck_assert_uint_ge(count(&made, LEDGER_ENDPOINT_NEW, 0, LEDGER_ACKED), 5);
     ck_assert_uint_ge(count(&made, LEDGER_DIRECT, 1, LEDGER_ABORTED), 1);
     ledger_close(&made);
@@ -297,6 +323,77 @@ START_TEST(managed_route)
     do_call("load.route", json_pack("{s:s, s:b, s:s}", "run", "r", "open", 1, "host", "n1"));
     turn_until(status_number("acked") >= 20, 10000);
     end_load();
+}
+END_TEST
+
+/* Commits wait for a standby that does not exist. */
+static void wait_for_nobody(bool on)
+{
+    postgres_fixture_query(fixture, 0,
+                           on ? "ALTER SYSTEM SET synchronous_standby_names = 'nobody'"
+                              : "ALTER SYSTEM RESET synchronous_standby_names");
+    postgres_fixture_query(fixture, 0, "SELECT pg_reload_conf()");
+}
+
+static int64_t waiters(void)
+{
+    return strtoll(postgres_fixture_query(fixture, 0,
+                                          "SELECT count(*) FROM pg_stat_activity"
+                                          " WHERE wait_event = 'SyncRep'"),
+                   NULL, 10);
+}
+
+static bool is_of_probe(const struct ledger_record *record, enum ledger_kind kind)
+{
+    return record->kind == kind && record->flags == LEDGER_ENDPOINT_OLD;
+}
+
+/* The connection on which the probe wrote first was made before the endpoint opened. */
+static void check_was_warm(const struct ledger *ledger, int64_t opened_ns)
+{
+    const struct ledger_record *write = NULL, *made = NULL;
+
+    for (size_t i = 0; i < ledger->count && write == NULL; i++)
+        if (is_of_probe(&ledger->records[i], LEDGER_INTENT))
+            write = &ledger->records[i];
+    ck_assert_ptr_nonnull(write);
+    ck_assert_int_ge(write->sent_ns, opened_ns);
+    for (size_t i = 0; i < ledger->count && made == NULL; i++)
+        if (is_of_probe(&ledger->records[i], LEDGER_SESSION) &&
+            ledger->records[i].client == write->client)
+            made = &ledger->records[i];
+    ck_assert_ptr_nonnull(made);
+    ck_assert_int_lt(made->done_ns, opened_ns);
+}
+
+/*
+ * While the endpoint is closed each tick looks; when it opens, connections are there; and when the
+ * open host says nothing more, and the endpoint is closed again, the looks go on.
+ */
+START_TEST(warm_connections)
+{
+    session.endpoint_managed = true;
+    do_call("load.start", json_pack("{s:s, s:{}}", "run", "test-run", "probes"));
+    turn_until(status_number("errors") >= 50 && connections(0) >= 9, 20000);
+    ck_assert_int_eq(status_number("acked"), 0);
+    int64_t opened_ns = clock_boot_ns();
+    do_call("load.route", json_pack("{s:s, s:b, s:s}", "run", "r", "open", 1, "host", "n1"));
+    turn_until(status_number("acked") >= 50, 20000);
+    wait_for_nobody(true);
+    turn_until(waiters() >= 8, 20000);
+    do_call("load.route", json_pack("{s:s, s:b}", "run", "r", "open", 0));
+    int64_t before = status_number("errors");
+    turn_until(status_number("errors") >= before + 50, 20000);
+    ck_assert_int_ge(waiters(), 8);
+    wait_for_nobody(false);
+    end_load();
+
+    struct ledger warm = open_ledger("c1-worker-1.ledger");
+    check_was_warm(&warm, opened_ns);
+    for (size_t i = 0; i < warm.count; i++)
+        if (warm.records[i].class == LEDGER_UNSENT && warm.records[i].kind == LEDGER_OUTCOME)
+            ck_assert_int_eq(warm.records[i].phase, LEDGER_CONNECTING);
+    ledger_close(&warm);
 }
 END_TEST
 
@@ -421,21 +518,48 @@ START_TEST(session_end_stops_the_load)
 }
 END_TEST
 
+/* The probe writes on connections that it made while their host was a standby. */
+static void check_warm_clients(const struct ledger *ledger)
+{
+    size_t warm = 0, acked = 0;
+    bool made_anew = false;
+
+    for (size_t i = 0; i < ledger->count; i++) {
+        const struct ledger_record *record = &ledger->records[i];
+        if (record->flags != LEDGER_ENDPOINT_OLD || record->node != 1)
+            continue;
+        warm += record->kind == LEDGER_SESSION && record->timeline == 0;
+        made_anew = made_anew || record->kind == LEDGER_SESSION_END;
+        if (record->kind == LEDGER_OUTCOME && record->class == LEDGER_ACKED && !made_anew) {
+            ck_assert_uint_eq(record->timeline, 2);
+            acked++;
+        }
+    }
+    ck_assert_uint_eq(warm, 8);
+    ck_assert_uint_ge(acked, 8);
+}
+
 /* Promoted under the probes' open connections: their writes are placed on the new timeline. */
 START_TEST(promotion_under_open_connections)
 {
     do_call("load.start", json_pack("{s:s, s:{s:f}, s:{}}", "run", "test-run", "workload", "rate",
                                     50.0, "probes"));
-    turn_until(status_number("acked") >= 50, 20000);
+    turn_until(status_number("acked") >= 50 && written(0, FIRST_WARM, FIRST_NEW) >= 50, 20000);
+    turn_until(connections(1) >= 9, 20000); /* a direct one, too */
     postgres_fixture_stop(fixture, 0, "immediate");
     postgres_fixture_query(fixture, 1, "SELECT pg_promote()");
     turn_until(strcmp(json_text(agent.status, "writer", ""), "n2") == 0, 10000);
     ck_assert_int_eq(status_number("timeline"), 2);
     int64_t before = status_number("acked");
-    turn_until(status_number("acked") >= before + 30, 10000);
+    turn_until(status_number("acked") >= before + 30, 20000);
+    int64_t warm_before = written(1, FIRST_WARM, FIRST_NEW);
+    turn_until(written(1, FIRST_WARM, FIRST_NEW) >= warm_before + 16, 20000);
     end_load();
 
-    struct ledger kept = open_ledger("c1-worker-2.ledger");
+    struct ledger warm = open_ledger("c1-worker-2.ledger");
+    check_warm_clients(&warm);
+    ledger_close(&warm);
+    struct ledger kept = open_ledger("c1-worker-3.ledger");
     size_t direct = 0, promoted = 0;
     for (size_t i = 0; i < kept.count; i++) {
         const struct ledger_record *record = &kept.records[i];
@@ -470,6 +594,7 @@ static Suite *suite(void)
     tcase_add_test(cases, refuses_wrong_parameters);
     tcase_add_test(cases, one_load_at_a_time);
     tcase_add_test(cases, managed_route);
+    tcase_add_test(cases, warm_connections);
     tcase_add_test(cases, route_before_start);
     tcase_add_test(cases, killed_worker_is_noticed);
     tcase_add_test(cases, lost_flusher_ends_the_worker);

@@ -67,6 +67,21 @@ START_TEST(late_starts_are_served_then_dropped)
 }
 END_TEST
 
+/* An instrument that was kept from running has no use for what it should have looked at then. */
+START_TEST(only_the_newest_start_is_taken)
+{
+    struct schedule schedule;
+    uint64_t missed = 99;
+
+    schedule_init(&schedule, 1000, 1e9 / 100, 1, 0); /* every 100 ns */
+    ck_assert_int_eq(schedule_take_newest(&schedule, 1000, &missed), 1000);
+    ck_assert_uint_eq(missed, 0);
+    ck_assert_int_eq(schedule_take_newest(&schedule, 1399, &missed), 1300);
+    ck_assert_uint_eq(missed, 2);
+    ck_assert_int_eq(schedule.next_ns, 1400);
+}
+END_TEST
+
 START_TEST(closed_loop_is_always_due)
 {
     struct schedule schedule;
@@ -259,7 +274,7 @@ START_TEST(plan_cuts_clients_into_workers)
     make_file("c10-worker-9.ledger");
     ck_assert_msg(load_plan_fill(plan, arena, &request, spool, &err) == STATUS_OK, "%s",
                   err.message);
-    ck_assert_uint_eq(plan->worker_count, 5);
+    ck_assert_uint_eq(plan->worker_count, 6);
     size_t clients = 0;
     uint32_t next_probe = LOAD_FIRST_PROBE + 2 * LOAD_PROBES_PER_START;
     for (size_t i = 0; i < plan->worker_count; i++) {
@@ -276,9 +291,9 @@ START_TEST(plan_cuts_clients_into_workers)
         }
     }
     ck_assert_uint_eq(clients, 600);
-    /* numbers of probes are dense over both probe workers, and not those of an earlier start */
+    /* numbers of probes are dense over all probe workers, and not those of an earlier start */
     uint32_t seen = 0;
-    for (size_t i = 3; i < 5; i++)
+    for (size_t i = 3; i < 6; i++)
         for (size_t j = 0; j < plan->workers[i].group_count; j++) {
             const struct load_group *group = &plan->workers[i].groups[j];
             ck_assert_uint_ge(group->first_client, next_probe);
@@ -286,7 +301,18 @@ START_TEST(plan_cuts_clients_into_workers)
             ck_assert_uint_le(group->first_client + group->clients,
                               next_probe + LOAD_PROBES_PER_START);
         }
-    ck_assert_uint_eq(seen, 8 + 8 + 2 * (1 + 5));
+    ck_assert_uint_eq(seen, 1 + 2 * 8 + 8 + 2 * (1 + 5));
+    /* the ticks first, then as many warm connections to each host of the endpoint */
+    const struct load_group *warm = plan->workers[3].groups;
+    ck_assert_uint_eq(plan->workers[3].group_count, 3);
+    ck_assert_int_eq(warm[0].pace, LOAD_TICK);
+    ck_assert_uint_eq(warm[0].clients, 1);
+    ck_assert_double_gt(warm[0].rate, 0);
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_int_eq(warm[1 + i].pace, LOAD_WARM);
+        ck_assert_int_eq(warm[1 + i].node, plan->endpoint[i]);
+        ck_assert_uint_eq(warm[1 + i].clients, 8);
+    }
     ck_assert_str_eq(plan->workers[0].path, arena_printf(arena, "%s/c1-worker-3.ledger", spool));
     remove_spool();
 }
@@ -316,6 +342,7 @@ START_TEST(descriptors_are_closed)
 END_TEST
 
 TEST_MAIN("load parts", 20, setup, teardown, starts_are_spread_over_clients,
-          late_starts_are_served_then_dropped, closed_loop_is_always_due, timers_come_in_order,
-          a_timer_for_the_past_waits_its_turn, insert_carries_its_digests, payloads_differ,
-          timeline_of_a_wal_file, plan_cuts_clients_into_workers, descriptors_are_closed)
+          late_starts_are_served_then_dropped, only_the_newest_start_is_taken,
+          closed_loop_is_always_due, timers_come_in_order, a_timer_for_the_past_waits_its_turn,
+          insert_carries_its_digests, payloads_differ, timeline_of_a_wal_file,
+          plan_cuts_clients_into_workers, descriptors_are_closed)

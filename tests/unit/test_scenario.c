@@ -99,7 +99,7 @@ START_TEST(defaults)
     ck_assert_double_eq_tol(json_number_value(json_object_get(scenario->workload, "rate")), 300,
                             1e-9);
     ck_assert_ptr_null(json_object_get(scenario->workload, "kind"));
-    ck_assert_int_eq(json_number(scenario->probes, "interval_ms", 0), 5);
+    ck_assert_int_eq(json_number(scenario->probes, "interval_ms", 0), 4);
     ck_assert_uint_eq(scenario->step_count, 1);
     ck_assert_str_eq(scenario->steps[0].name, "step-1");
     ck_assert_str_eq(json_text(scenario->steps[0].params, "process", ""), "postmaster");
