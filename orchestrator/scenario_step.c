@@ -232,8 +232,6 @@ static void read_power_step(struct scenario_reading *reading, struct step *step,
         yaml_complain(reading->errors, step->at, "step %s has no target", step->name);
     else
         target_read(fields->target, reading->topology, TARGET_ONE, reading->errors, &step->target);
-    if (reading->topology != NULL && reading->topology->power.on == NULL)
-        yaml_complain(reading->errors, step->at, "the topology has no power driver");
 }
 
 static void read_pause_step(struct scenario_reading *reading, struct step *step,

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <string.h>
 
+#include "topologies/ha/ha.h"
+
 enum { NODES_MAX = 32, NAME_MAX_LENGTH = 32, AGENT_PORT = 7432, DETECT_MS = 1000 };
 
 static const char *const schema_name = "ordeal/topology-1";
@@ -19,7 +21,7 @@ struct loading {
 
 /* The file as its tables see it; sub-sections are read afterwards. */
 struct sections {
-    const char *schema, *name;
+    const char *schema, *name, *kind;
     const struct yaml_node *promise, *ha, *control, *database, *endpoint, *power, *nodes;
 };
 
@@ -31,6 +33,7 @@ struct sections {
 static const struct yaml_field section_fields[] = {
     SECTION(schema, YAML_TEXT, .required = true),
     SECTION(name, YAML_TEXT, .required = true),
+    SECTION(kind, YAML_CHOICE, .choices = "external|lab"),
     SECTION(promise, YAML_NODE),
     SECTION(ha, YAML_NODE),
     SECTION(control, YAML_NODE, .required = true),
@@ -231,6 +234,25 @@ static struct topology_credential read_credential(struct loading *loading,
     return credential;
 }
 
+static void want_program(struct loading *loading, const struct yaml_node *section, const char *key,
+                         const char *const *argv)
+{
+    if (argv != NULL && (argv[0] == NULL || argv[0][0] == '\0'))
+        yaml_complain(loading->errors, yaml_get(section, key),
+                      "%s: a program and its arguments are expected, one list item each", key);
+}
+
+static void read_service(struct loading *loading, const struct yaml_node *section)
+{
+    struct topology *topology = loading->topology;
+
+    if (section == NULL)
+        return;
+    yaml_read(section, service_fields, topology, loading->errors);
+    want_program(loading, section, "start", topology->database.start);
+    want_program(loading, section, "stop", topology->database.stop);
+}
+
 static void read_database(struct loading *loading, const struct yaml_node *section)
 {
     struct topology *topology = loading->topology;
@@ -250,8 +272,7 @@ static void read_database(struct loading *loading, const struct yaml_node *secti
     topology->database.data = database.data;
     topology->database.bin = database.bin;
     topology->database.ssl_root = database.ssl_root;
-    if (database.service != NULL)
-        yaml_read(database.service, service_fields, topology, loading->errors);
+    read_service(loading, database.service);
     topology->database.superuser = read_credential(loading, database.superuser);
     topology->database.workload = read_credential(loading, database.workload);
     struct topology_credential replication = read_credential(loading, database.replication);
@@ -481,6 +502,73 @@ static void read_endpoint(struct loading *loading, const struct yaml_node *secti
 
 /* ---- whole file ---- */
 
+/* Load, ledger and power driver must outlive what happens to a database node. */
+static void check_places(struct loading *loading, const struct yaml_node *nodes)
+{
+    const struct topology *topology = loading->topology;
+
+    for (size_t i = 0; i < topology->node_count; i++) {
+        const struct topology_node *node = &topology->nodes[i];
+
+        if ((node->roles & ROLE_DATABASE) == 0)
+            continue;
+        if ((node->roles & ROLE_CLIENT) != 0)
+            yaml_complain(loading->errors, nodes->items[i],
+                          "%s has the roles database and client: the ledger would be lost with "
+                          "the database; give the role client to a node outside the cluster",
+                          node->name);
+        if ((node->roles & ROLE_POWER) != 0)
+            yaml_complain(loading->errors, nodes->items[i],
+                          "%s has the roles database and power: nobody would switch it on again; "
+                          "give the role power to a node outside the cluster",
+                          node->name);
+    }
+}
+
+static void check_manager(struct loading *loading, const struct yaml_node *at)
+{
+    const char *name = loading->topology->ha.manager;
+
+    if (name == NULL || ha_find(name) != NULL)
+        return;
+    const char *near = nearest_word(name, ha_names());
+    if (near != NULL)
+        yaml_complain(loading->errors, yaml_get(at, "manager"),
+                      "unknown HA manager %s, did you mean %s?", name, near);
+    else
+        yaml_complain(loading->errors, yaml_get(at, "manager"),
+                      "unknown HA manager %s: observe (what manages the cluster acts, Ordeal "
+                      "looks) and manual (Ordeal acts) are known",
+                      name);
+}
+
+/* What a manager that acts, or one that does not, needs of the rest of the file. */
+static void check_ha(struct loading *loading, const struct yaml_node *root)
+{
+    const struct topology *topology = loading->topology;
+    const struct yaml_node *ha = yaml_get(root, "ha"), *at = ha != NULL ? ha : root;
+    const struct ha_driver *driver =
+        topology->ha.manager == NULL ? NULL : ha_find(topology->ha.manager);
+
+    check_manager(loading, at);
+    if (strcmp(topology->ha.fence, "power") == 0 && topology->power.off == NULL)
+        yaml_complain(loading->errors, at, "fence: power needs the key power");
+    if (driver == NULL)
+        return;
+    if (!driver->acts && topology->endpoint.managed)
+        yaml_complain(loading->errors, yaml_get(root, "endpoint"),
+                      "routing: manager needs an HA manager that acts, and %s changes nothing; "
+                      "say routing: hosts: clients then try the hosts in turn for one that takes "
+                      "writes",
+                      driver->name);
+    if (driver->acts && strcmp(topology->ha.fence, "control") == 0 &&
+        !topology->ha.management_network)
+        yaml_complain(loading->errors, at,
+                      "fence: control needs management-network: yes, the word that agents are "
+                      "reached on a network of their own; without it nobody is fenced, and so "
+                      "nobody promoted");
+}
+
 /* What no single section can see. */
 static void check_whole(struct loading *loading, const struct yaml_node *root)
 {
@@ -495,8 +583,8 @@ static void check_whole(struct loading *loading, const struct yaml_node *root)
     if (topology->power.off != NULL && topology_first(topology, ROLE_POWER) == NULL)
         yaml_complain(loading->errors, yaml_get(root, "power"),
                       "power is configured, but no node has the role power to do it");
-    if (strcmp(topology->ha.fence, "power") == 0 && topology->power.off == NULL)
-        yaml_complain(loading->errors, yaml_get(root, "ha"), "fence: power needs the key power");
+    check_places(loading, nodes);
+    check_ha(loading, root);
 }
 
 static void check_schema(struct loading *loading, const struct yaml_node *root, const char *schema)
@@ -508,7 +596,7 @@ static void check_schema(struct loading *loading, const struct yaml_node *root, 
 
 static void read_root(struct loading *loading, const struct yaml_node *root)
 {
-    struct sections sections = {0};
+    struct sections sections = {.kind = "external"};
 
     yaml_read(root, section_fields, &sections, loading->errors);
     if (root->kind != YAML_MAPPING)
@@ -516,6 +604,7 @@ static void read_root(struct loading *loading, const struct yaml_node *root)
     check_schema(loading, root, sections.schema);
     want_name(loading, yaml_get(root, "name"), sections.name, "topology name");
     loading->topology->name = sections.name;
+    loading->topology->kind = sections.kind;
     read_promise(loading, sections.promise);
     read_ha(loading, sections.ha);
     read_control(loading, sections.control);

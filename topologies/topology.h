@@ -41,6 +41,8 @@ struct topology_credential {
 
 struct topology {
     const char *file, *name;
+    /* Who made the cluster and takes it down: "lab", or "external". For people; decides nothing. */
+    const char *kind;
     struct {
         const char *durability; /* "quorum" (remote flush by the sync set), "local", "none" */
         int64_t failover_ms;    /* 0: no promise */
@@ -84,6 +86,8 @@ const struct topology_node *topology_node(const struct topology *topology, const
 /* First node with the role, or NULL. */
 const struct topology_node *topology_first(const struct topology *topology,
                                            enum topology_role role);
+/* Can it take nodes away and bring them back? */
+bool topology_has_power(const struct topology *topology);
 /* Parameters of session.open for a node. */
 json_t *topology_session(const struct topology *topology, const struct topology_node *node,
                          const char *run, int64_t lease_ms);

@@ -23,6 +23,11 @@ const struct topology_node *topology_first(const struct topology *topology, enum
     return NULL;
 }
 
+bool topology_has_power(const struct topology *topology)
+{
+    return topology_first(topology, ROLE_POWER) != NULL && topology->power.on != NULL;
+}
+
 static json_t *text_or_null(const char *text)
 {
     return text != NULL ? json_string(text) : json_null();

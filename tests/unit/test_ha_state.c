@@ -92,7 +92,8 @@ START_TEST(each_illness_is_named)
     assert_ill("n2: does not stream (walreceiver: none)");
     model_healthy();
     model[1].cut = true;
-    assert_ill("n2: is not among the standbys that stream from n1");
+    assert_ill("n2: is not among the standbys that stream from n1 (their application_name: n3; it "
+               "must be the node's name)");
     model_healthy();
     model[1].paused = true;
     assert_ill("n2: its replay is paused");
@@ -214,9 +215,47 @@ START_TEST(observe_waits_for_health_and_says_what_is_missing)
     ck_assert_int_eq(scene.driver->recover(&scene, fake_now_ns + 3 * NS_PER_SECOND, &why),
                      STATUS_TIMEOUT);
     ck_assert_ptr_nonnull(strstr(why.message, "n3: PostgreSQL is down"));
+    ck_assert_str_eq(why.hint, "To repair that is the work of what manages this cluster, or its "
+                               "operator (ha: observe changes nothing).");
     model[2].running = model[2].accepting = true;
     ck_assert_int_eq(scene.driver->recover(&scene, fake_now_ns + 3 * NS_PER_SECOND, &why),
                      STATUS_OK);
+    ck_assert_str_eq(buffer_text(&fake_calls), "");
+    scene.driver->end(&scene);
+}
+END_TEST
+
+/* Faster than our threshold: then its noticing was not ours to see. */
+START_TEST(observe_does_not_claim_to_have_noticed_first)
+{
+    observe();
+    attend_for(1500);
+    crash_server("n1");
+    attend_for(600);
+    somebody_promotes("n2");
+    fake_writing = false;
+    attend_for(1500);
+    ck_assert_uint_eq(times_told("ha.detect"), 0);
+    ck_assert_uint_eq(times_told("ha.route"), 0);
+    ck_assert_int_le(json_number(told("ha.promote")->details, "resolution_ms", 0), 160);
+    fake_writing = true;
+    attend_for(500);
+    ck_assert_uint_eq(times_told("ha.route"), 1);
+    scene.driver->end(&scene);
+}
+END_TEST
+
+START_TEST(observe_sees_members_come_back)
+{
+    observe();
+    crash_server("n3");
+    attend_for(2500);
+    ck_assert_uint_eq(times_told("ha.rejoin"), 0);
+    model[2].running = model[2].accepting = true;
+    attend_for(2500);
+    ck_assert_uint_eq(times_told("ha.rejoin"), 1);
+    ck_assert_str_eq(told("ha.rejoin")->node, "n3");
+    ck_assert_str_eq(json_text(told("ha.rejoin")->details, "how", ""), "streaming");
     ck_assert_str_eq(buffer_text(&fake_calls), "");
     scene.driver->end(&scene);
 }
@@ -236,5 +275,6 @@ TEST_MAIN("ha state", 20, setup, teardown, drivers_are_found_by_name,
           an_unsatisfied_or_broken_sync_set_is_named, a_paused_manager_is_not_healthy,
           the_fork_is_the_end_of_the_timeline_before, an_abort_ends_the_question,
           observe_tells_what_it_sees_and_changes_nothing,
-          observe_notices_a_switch_without_an_outage,
-          observe_waits_for_health_and_says_what_is_missing, observe_does_not_route)
+          observe_notices_a_switch_without_an_outage, observe_does_not_claim_to_have_noticed_first,
+          observe_sees_members_come_back, observe_waits_for_health_and_says_what_is_missing,
+          observe_does_not_route)

@@ -88,6 +88,7 @@ START_TEST(reads_everything)
 
     ck_assert_msg(topology != NULL, "%s", errors.count > 0 ? errors.texts[0] : "");
     ck_assert_str_eq(topology->name, "demo");
+    ck_assert_str_eq(topology->kind, "external");
     ck_assert_str_eq(topology->promise.durability, "quorum");
     ck_assert_int_eq(topology->promise.failover_ms, 30000);
     ck_assert_str_eq(topology->ha.manager, "manual");
@@ -150,6 +151,17 @@ static const char *const mistakes[][3] = {
     {"  superuser: { user: admin,", "  superuser: {", "missing key user"},
     {"control: {", "controll: {", "unknown key controll, did you mean control?"},
     {"control: {", "controll: {", "missing key control"},
+    {"name: demo", "name: demo\nkind: rented", "unknown kind rented, known are: external, lab"},
+    {"manager: manual", "manager: manuel", "unknown HA manager manuel, did you mean manual?"},
+    {"manager: manual", "manager: x", "unknown HA manager x: observe (what manages the cluster"},
+    {"manager: manual", "manager: observe", "say routing: hosts"},
+    {"management-network: yes", "management-network: no",
+     "fence: control needs management-network: yes"},
+    {"start: [pg_ctlcluster, \"15\", main, start]", "start: []", "start: a program and its"},
+    {"roles: [database], agent-port", "roles: [database, client], agent-port",
+     "n2 has the roles database and client: the ledger would be lost"},
+    {"roles: [database], agent-port", "roles: [database, power], agent-port",
+     "n2 has the roles database and power: nobody would switch it on again"},
 };
 
 START_TEST(names_the_mistake)

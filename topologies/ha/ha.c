@@ -31,6 +31,15 @@ const struct ha_driver *ha_find(const char *name)
     return NULL;
 }
 
+const char *const *ha_names(void)
+{
+    static const char *names[sizeof drivers / sizeof drivers[0] + 1];
+
+    for (size_t i = 0; i < sizeof drivers / sizeof drivers[0]; i++)
+        names[i] = drivers[i]->name;
+    return names;
+}
+
 static void release_json(void *json)
 {
     json_decref(json);
@@ -242,6 +251,23 @@ static void miss(struct buffer *missing, const char *node, const char *format, .
                   node == NULL ? "" : ": ", text);
 }
 
+/* It streams, but under which name? The sync set counts names, and so does everybody else. */
+static void miss_name(struct buffer *missing, const char *name, const struct ha_member *primary)
+{
+    OWNED_BUFFER struct buffer names = BUFFER(256);
+    const json_t *item;
+    size_t index;
+
+    json_array_foreach(json_object_get(primary->state, "standbys"), index, item)
+    {
+        buffer_printf(&names, "%s%s", index == 0 ? "" : ", ", json_text(item, "name", "?"));
+    }
+    miss(missing, name,
+         "is not among the standbys that stream from %s (their application_name: %s; it must be "
+         "the node's name)",
+         primary->node->name, names.length > 0 ? buffer_text(&names) : "none is connected");
+}
+
 static void look_at_standby(const struct ha_member *member, const struct ha_member *primary,
                             struct buffer *missing)
 {
@@ -257,7 +283,7 @@ static void look_at_standby(const struct ha_member *member, const struct ha_memb
         miss(missing, name, "is on timeline %u, the primary %s on %u", member->timeline,
              primary->node->name, primary->timeline);
     else if (!connected_to(primary, name))
-        miss(missing, name, "is not among the standbys that stream from %s", primary->node->name);
+        miss_name(missing, name, primary);
     else if (json_flag(member->state, "replay_paused", false))
         miss(missing, name, "its replay is paused (pg_wal_replay_resume() ends that)");
 }

@@ -49,6 +49,8 @@ struct ha {
 struct ha_driver {
     const char *name, *summary;
     bool acts; /* false: observes only, "the HA manager must" */
+    /* Whose work it is to promote and to bring members back, for a sentence. */
+    const char *whose;
     /* Once, when the cluster is known to be healthy. */
     enum status (*begin)(struct ha *ha, struct error *err);
     /* Asked fresh from all nodes. */
@@ -69,6 +71,8 @@ struct ha_driver {
 };
 
 const struct ha_driver *ha_find(const char *name);
+/* The names of all drivers, up to NULL. */
+const char *const *ha_names(void);
 /* The common way to ask: postgres.state on all database nodes at once. Drivers use it for state. */
 MUST_CHECK enum status ha_ask(struct ha *ha, struct arena *arena, struct ha_state *ret_state,
                               struct error *err);

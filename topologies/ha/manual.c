@@ -364,6 +364,7 @@ const struct ha_driver ha_manual = {
     .name = "manual",
     .summary = "the operator's runbook: fence, elect by quorum arithmetic, promote, rejoin",
     .acts = true,
+    .whose = "Ordeal's runbook (ha: manual)",
     .begin = manual_begin,
     .state = ha_ask,
     .attend = manual_attend,

@@ -134,7 +134,8 @@ void topology_file_text(const struct lab_spec *spec, const struct lab_programs *
     buffer_printf(text,
                   "# Written by `ordeal lab up`; gone with `ordeal lab down`.\n"
                   "schema: ordeal/topology-1\n"
-                  "name: %s\n",
+                  "name: %s\n"
+                  "kind: lab\n",
                   spec->name);
     put_promise(text, spec);
     put_control(text, spec, supervisor);
