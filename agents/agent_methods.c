@@ -76,6 +76,8 @@ static enum status session_close(const struct method_call *call, json_t **ret_re
     (void) ret_result;
     if (json_flag(call->params, "purge", false))
         status = spool_remove(call->state_folder, call->session->run, err);
+    else
+        spool_remove_empty(call->state_folder, call->session->run);
     log_line(LOG_INFO, "end of run %s", call->session->run);
     agent_end_session(agent);
     return status;

@@ -181,6 +181,16 @@ enum status spool_remove(const char *state_folder, const char *run, struct error
     return status;
 }
 
+/* rmdir() takes empty folders only, which is the whole decision. */
+void spool_remove_empty(const char *state_folder, const char *run)
+{
+    OWNED_ARENA struct arena *arena = arena_new();
+    const char *path = arena_printf(arena, "%s/runs/%s", state_folder, run);
+
+    if (rmdir(arena_printf(arena, "%s/ledger", path)) == 0 || errno == ENOENT)
+        rmdir(path);
+}
+
 const struct method file_methods[] = {
     {.name = "file.list",
      .params = (const struct method_param[]){{"run", 's', true}, {0}},

@@ -137,7 +137,7 @@ static enum status begin_verify(struct verify *verify, struct error *err)
     if (status == STATUS_OK)
         status = postgres_files_create(session, verify->folder, err);
     if (status == STATUS_OK)
-        status = postgres_passfile(verify->arena, session, &verify->passfile, err);
+        status = postgres_passfile_once(verify->arena, session, &verify->passfile, err);
     if (status == STATUS_OK)
         verify->conninfo = postgres_conninfo(verify->arena, session, &here, SESSION_REPLICATION,
                                              "ordeal-verify", verify->passfile);
@@ -158,6 +158,8 @@ enum status postgres_verify(const struct method_call *call, json_t **ret_result,
     if (status == STATUS_OK && json_array_size(problems) == 0)
         status = verify_backup(&verify, err);
     /* whatever happened, also after the deadline */
+    if (verify.passfile != NULL)
+        unlink(verify.passfile);
     enum status removed =
         postgres_files_remove(call->session, verify.folder, deadline_in_ms(CLEAN_UP_MS), &removal);
     if (status == STATUS_OK && removed != STATUS_OK) {
@@ -253,7 +255,7 @@ static enum status run_amcheck(const struct method_call *call, const char *datab
     const struct fault_peer here = {session->node, session->address};
     const char *passfile = NULL;
     OWNED_RESULT struct process_result result = {0};
-    enum status status = postgres_passfile(arena, session, &passfile, err);
+    enum status status = postgres_passfile_once(arena, session, &passfile, err);
 
     if (status != STATUS_OK)
         return status;
@@ -267,6 +269,7 @@ static enum status run_amcheck(const struct method_call *call, const char *datab
                           arena_printf(arena, "%s dbname='%s'", conninfo, database),
                           NULL};
     status = postgres_run(session, argv, passfile, call->deadline_ns, &result, err);
+    unlink(passfile);
     *ret_relations = count_relations(buffer_text(&result.errors));
     if (status != STATUS_FAILED || result.exit_code != FOUND)
         return status;

@@ -221,14 +221,11 @@ static enum status pass_line(struct buffer *text, const char *user, const char *
     return status;
 }
 
-enum status postgres_passfile(struct arena *arena, const struct session *session,
-                              const char **ret_path, struct error *err)
+static enum status write_passfile(const struct session *session, const char *path,
+                                  struct error *err)
 {
     const struct session_database *database = &session->database;
     OWNED_BUFFER struct buffer text = BUFFER(8192);
-    const char *path =
-        arena_printf(arena, "%s/ordeal-%s.pgpass", postgres_parent(arena, session), session->node);
-
     enum status status =
         pass_line(&text, database->superuser, database->superuser_password_file, err);
     if (status == STATUS_OK)
@@ -239,9 +236,23 @@ enum status postgres_passfile(struct arena *arena, const struct session *session
         status = postgres_write_file(session, path, buffer_text(&text), text.length, err);
     if (text.data != NULL)
         explicit_bzero(text.data, text.length);
-    if (status == STATUS_OK)
-        *ret_path = path;
     return status;
+}
+
+enum status postgres_passfile(struct arena *arena, const struct session *session,
+                              const char **ret_path, struct error *err)
+{
+    *ret_path =
+        arena_printf(arena, "%s/ordeal-%s.pgpass", postgres_parent(arena, session), session->node);
+    return write_passfile(session, *ret_path, err);
+}
+
+enum status postgres_passfile_once(struct arena *arena, const struct session *session,
+                                   const char **ret_path, struct error *err)
+{
+    *ret_path = arena_printf(arena, "%s/ordeal-%s.once.pgpass", postgres_parent(arena, session),
+                             session->node);
+    return write_passfile(session, *ret_path, err);
 }
 
 static void add_keyword(struct buffer *text, const char *keyword, const char *value)

@@ -49,6 +49,9 @@ MUST_CHECK enum status postgres_peer(const struct session *session, const char *
  */
 MUST_CHECK enum status postgres_passfile(struct arena *arena, const struct session *session,
                                          const char **ret_path, struct error *err);
+/* The same under another name, for a program that is run now; to be unlinked after it. */
+MUST_CHECK enum status postgres_passfile_once(struct arena *arena, const struct session *session,
+                                              const char **ret_path, struct error *err);
 /*
  * Connection string to a peer for a program or for primary_conninfo; without a password.
  * `application` NULL: the node's name, by which the primary's sync set knows it.

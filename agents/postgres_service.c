@@ -23,7 +23,7 @@
 #include "lib/json.h"
 #include "lib/owned.h"
 
-enum { ATTEMPT_MS = 1000, LOG_TAIL = 4096, KILL_ROUND_MS = 2000 };
+enum { ATTEMPT_MS = 1000, LOG_TAIL = 4096, KILL_ROUND_MS = 2000, SERVICE_MS = 3000 };
 
 static enum status list(struct arena *arena, const struct session *session,
                         struct pg_processes *ret_processes, struct error *err)
@@ -353,6 +353,20 @@ static enum status kill_all(const struct session *session, int64_t deadline_ns, 
     }
 }
 
+/*
+ * A service manager may start again what was killed. Its own stop command tells it that the server
+ * is to stay down; that the command fails on a server that is dead is no failure of the fence.
+ */
+static void tell_service(const struct session *session, int64_t deadline_ns)
+{
+    struct process_spec spec = {.argv = session->database.stop,
+                                .timeout_ms =
+                                    deadline_left_ms(postgres_deadline(deadline_ns, SERVICE_MS))};
+
+    if (spec.argv != NULL && process_run(&spec, NULL, NULL) != STATUS_OK)
+        return; /* what it was to bring about is looked at next */
+}
+
 /* errno of a connection to the server's port; 0 when somebody took it, ETIMEDOUT after a second. */
 static int try_port(const struct session *session, int64_t deadline_ns)
 {
@@ -398,6 +412,10 @@ enum status postgres_fence(const struct method_call *call, json_t **ret_result, 
     json_int_t killed = 0;
     enum status status = kill_all(session, call->deadline_ns, &killed, err);
 
+    if (status == STATUS_OK && session->database.stop != NULL) {
+        tell_service(session, call->deadline_ns);
+        status = kill_all(session, call->deadline_ns, &killed, err);
+    }
     if (status == STATUS_OK)
         status = wait_port_closed(session, call->deadline_ns, err);
     if (status != STATUS_OK)

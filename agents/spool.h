@@ -10,6 +10,8 @@
 
 /* Remove the spool of a run with everything in it; fine when it is not there. */
 MUST_CHECK enum status spool_remove(const char *state_folder, const char *run, struct error *err);
+/* A session that wrote nothing (a plan, an inspection) leaves no folder behind. */
+void spool_remove_empty(const char *state_folder, const char *run);
 /* A plain file name, or one below "ledger/": no other '/', no leading '.'. */
 MUST_CHECK enum status spool_check_name(const char *name, struct error *err);
 

@@ -302,6 +302,25 @@ START_TEST(files_of_the_spool_are_read)
 }
 END_TEST
 
+START_TEST(a_session_that_wrote_nothing_leaves_nothing)
+{
+    char path[256];
+
+    snprintf(path, sizeof path, "%s/runs/run-1", agent_fixture_state());
+    open_session(peer, "run-1");
+    ck_assert_int_eq(access(path, F_OK), 0);
+    json_decref(agent_call(peer, "session.close", run_params("run-1")));
+    ck_assert_int_ne(access(path, F_OK), 0);
+    open_session(peer, "run-1");
+    put("kept.ledger", "hello");
+    json_decref(agent_call(peer, "session.close", run_params("run-1")));
+    ck_assert_int_eq(access(path, F_OK), 0);
+    open_session(peer, "run-1");
+    json_decref(
+        agent_call(peer, "session.close", json_pack("{s:s, s:b}", "run", "run-1", "purge", 1)));
+}
+END_TEST
+
 START_TEST(a_large_file_comes_in_parts)
 {
     OWNED_MEMORY char *text = malloc(1024 * 1024 + 100);
@@ -501,8 +520,8 @@ TEST_MAIN("agent server", 60, setup, teardown, hello_says_who_answers, unknown_t
           a_session_without_an_orchestrator_ends, the_lever_stops_all_but_undoing,
           the_policy_bounds_methods_and_holds, without_a_policy_an_hour_is_the_most,
           a_session_for_another_node_is_refused, a_state_folder_under_test_is_refused,
-          files_of_the_spool_are_read, a_large_file_comes_in_parts,
-          nothing_outside_the_spool_is_read, faults_are_refused_before_anything_is_recorded,
-          a_node_without_power_driver_says_so, power_runs_the_drivers_programs,
-          a_dead_agent_comes_back, a_dead_guardian_ends_the_agent, a_fingerprint_has_all_sections,
-          what_was_before_is_kept_until_it_is_forgotten)
+          files_of_the_spool_are_read, a_session_that_wrote_nothing_leaves_nothing,
+          a_large_file_comes_in_parts, nothing_outside_the_spool_is_read,
+          faults_are_refused_before_anything_is_recorded, a_node_without_power_driver_says_so,
+          power_runs_the_drivers_programs, a_dead_agent_comes_back, a_dead_guardian_ends_the_agent,
+          a_fingerprint_has_all_sections, what_was_before_is_kept_until_it_is_forgotten)

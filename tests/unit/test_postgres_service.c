@@ -267,6 +267,31 @@ START_TEST(test_commands_of_the_service)
 }
 END_TEST
 
+/* A service manager restarts what was killed, unless it is told that the server is to stay down. */
+START_TEST(test_fence_tells_the_service)
+{
+    struct session session = *postgres_fixture_session(fixture, 0);
+    const char *told = arena_printf(fixture->arena, "%s.told", session.database.data);
+    const char *const stop[] = {"touch", told, NULL};
+    OWNED_JSON json_t *params = json_object();
+    OWNED_JSON json_t *fenced = NULL;
+    struct error err = {0};
+
+    session.database.stop = stop;
+    struct method_call method_call = {
+        .session = &session, .params = params, .deadline_ns = deadline_in_ms(20000)};
+    start();
+    ck_assert_msg(postgres_fence(&method_call, &fenced, &err) == STATUS_OK, "%s", err.message);
+    ck_assert_int_gt(json_number(fenced, "killed", 0), 4);
+    ck_assert_int_eq(unlink(told), 0);
+    static const char *const fails[] = {"false", NULL};
+    json_decref(fenced);
+    session.database.stop = fails;
+    ck_assert_msg(postgres_fence(&method_call, &fenced, &err) == STATUS_OK, "%s", err.message);
+    start();
+}
+END_TEST
+
 int main(void)
 {
     postgres_fixture_reap();
@@ -285,6 +310,7 @@ int main(void)
     tcase_add_test(servers, test_fence_of_a_frozen_server);
     tcase_add_test(servers, test_fence_of_a_frozen_group);
     tcase_add_test(servers, test_fence_of_orphans);
+    tcase_add_test(servers, test_fence_tells_the_service);
     tcase_add_test(servers, test_start_that_fails_says_why);
     tcase_add_test(servers, test_commands_of_the_service);
     suite_add_tcase(suite, servers);
