@@ -16,6 +16,14 @@ static enum status ask(struct arena *arena, const struct topology *topology,
     return ha_ask(&ha, arena, ret_state, err);
 }
 
+static void print_cluster(const struct topology *topology, const struct ha_state *state)
+{
+    OWNED_BUFFER struct buffer text = BUFFER(65536);
+
+    plan_cluster(topology, state, &text);
+    fputs(buffer_text(&text), stdout);
+}
+
 static enum status print_plan(struct arena *arena, const struct scenario *scenario,
                               const struct topology *topology, const struct ha_state *state,
                               uint64_t seed, struct error *err)
@@ -42,6 +50,8 @@ static enum status plan(struct arena *arena, const struct invocation *invocation
         status = files_connect(arena, topology, "plan", true, &cluster, err);
     if (status == STATUS_OK)
         status = ask(arena, topology, cluster, &state, err);
+    if (status == STATUS_OK)
+        print_cluster(topology, &state);
     size_t count = file.profile != NULL ? file.profile->count : 1;
     for (size_t i = 0; status == STATUS_OK && i < count; i++) {
         const struct scenario *scenario =

@@ -22,6 +22,7 @@ struct running {
 /* One part of a profile or of repeats, as its result.json tells it. */
 struct part {
     const char *name, *folder, *verdict;
+    const char *skipped; /* why an optional scenario was not done, or NULL */
     int exit_code;
     bool interrupted; /* no further part is begun */
     bool has_failover, has_lost, has_resolution;
@@ -82,7 +83,28 @@ static enum status run_single(const struct running *running, const struct scenar
 
 /* ---- several ---- */
 
-static void read_result(struct running *running, struct part *part)
+/* The only reason there is: the preflight's, or that of the steps. */
+static const char *first_reason(struct arena *arena, const json_t *result)
+{
+    const char *text = json_string_value(json_array_get(json_object_get(result, "reasons"), 0));
+
+    return arena_strdup(arena, text != NULL ? text : "no reason was recorded");
+}
+
+/*
+ * What this cluster cannot do, and the profile goes on without. With --strict it counts, and a run
+ * that does without something is inconclusive.
+ */
+static void skip_part(const struct running *running, const json_t *result, struct part *part)
+{
+    bool strict = invocation_flag(running->invocation, "strict");
+
+    part->skipped = first_reason(running->arena, result);
+    part->verdict = "skipped";
+    part->exit_code = strict ? EXIT_INCONCLUSIVE : EXIT_PASS;
+}
+
+static void read_result(struct running *running, bool skipped, struct part *part)
 {
     const char *path = arena_printf(running->arena, "%s/result.json", part->folder);
     OWNED_JSON json_t *result = NULL;
@@ -96,6 +118,10 @@ static void read_result(struct running *running, struct part *part)
     const json_t *resolution = json_object_get(failover, "resolution_ms");
     const json_t *lost = json_object_get(json_object_get(result, "ledger"), "lost");
     part->verdict = arena_strdup(running->arena, json_text(result, "verdict", "unknown"));
+    if (skipped) {
+        skip_part(running, result, part);
+        return;
+    }
     part->has_failover = json_is_number(time);
     part->failover_ms = json_number_value(time);
     part->has_resolution = json_is_number(resolution);
@@ -122,7 +148,10 @@ static enum status run_part(struct running *running, const struct scenario *scen
     part->interrupted = result.interrupted;
     part->seconds = (double) (clock_boot_ns() - began_ns) / NS_PER_SECOND;
     if (status == STATUS_OK)
-        read_result(running, part);
+        read_result(running,
+                    scenario->optional && result.unsupported &&
+                        rank(part->exit_code) <= rank(EXIT_REFUSED),
+                    part);
     return status;
 }
 
@@ -130,6 +159,7 @@ static enum status run_part(struct running *running, const struct scenario *scen
 static int worst_of(const struct part *parts, size_t count, size_t wanted)
 {
     int worst = EXIT_PASS;
+    size_t skipped = 0;
 
     for (size_t i = 0; i < count; i++) {
         bool cut_short = parts[i].interrupted && count < wanted;
@@ -137,10 +167,11 @@ static int worst_of(const struct part *parts, size_t count, size_t wanted)
                             ? EXIT_ABORTED
                             : parts[i].exit_code;
 
+        skipped += parts[i].skipped != NULL;
         if (rank(exit_code) > rank(worst))
             worst = exit_code;
     }
-    return worst;
+    return worst == EXIT_PASS && skipped == count && count > 0 ? EXIT_INCONCLUSIVE : worst;
 }
 
 static void print_table(const struct part *parts, size_t count)
@@ -160,7 +191,9 @@ static void print_table(const struct part *parts, size_t count)
                resolution, lost, parts[i].seconds);
     }
     for (size_t i = 0; i < count; i++)
-        if (parts[i].exit_code != EXIT_PASS)
+        if (parts[i].skipped != NULL)
+            printf("%s: skipped, %s\n", parts[i].name, parts[i].skipped);
+        else if (parts[i].exit_code != EXIT_PASS)
             printf("%s: see %s/summary.txt\n", parts[i].name, parts[i].folder);
 }
 
@@ -180,6 +213,8 @@ static json_t *parts_json(const struct part *parts, size_t count)
                                                     : json_null());
         json_object_set_new(part, "lost",
                             parts[i].has_lost ? json_integer(parts[i].lost) : json_null());
+        if (parts[i].skipped != NULL)
+            json_object_set_new(part, "reason", json_string(parts[i].skipped));
         json_array_append_new(list, part);
     }
     return list;
@@ -404,7 +439,7 @@ static const struct command_option options[] = {
     {.name = "output", .letter = 'o', .value = "DIR", .help = "run directory; must be empty"},
     {.name = "seed", .value = "N", .help = "of every choice; else the scenario's, else drawn"},
     {.name = "repeat", .value = "N", .help = "N runs, the injection spread over the HA loop"},
-    {.name = "strict", .help = "optional steps that are skipped count"},
+    {.name = "strict", .help = "optional steps and scenarios that are skipped count"},
     {.name = "json", .help = "one JSON object on stdout instead of the summary"},
     {.name = NULL},
 };

@@ -230,9 +230,9 @@ static json_t *topology_json(const struct topology *topology)
     for (size_t i = 0; i < topology->endpoint.count; i++)
         json_array_append_new(hosts, json_string(topology->endpoint.hosts[i]->name));
     return json_pack(
-        "{s:s, s:s, s:{s:I}, s:{s:s, s:I}, s:{s:s, s:s, s:b, s:I}, s:{s:o, s:b}, s:o}", "name",
-        topology->name, "file", path != NULL ? path : topology->file, "database", "version",
-        (json_int_t) topology->database.version, "promise", "durability",
+        "{s:s, s:s, s:s, s:{s:I}, s:{s:s, s:I}, s:{s:s, s:s, s:b, s:I}, s:{s:o, s:b}, s:o}", "name",
+        topology->name, "kind", topology->kind, "file", path != NULL ? path : topology->file,
+        "database", "version", (json_int_t) topology->database.version, "promise", "durability",
         topology->promise.durability, "failover_ms", (json_int_t) topology->promise.failover_ms,
         "ha", "manager", topology->ha.manager, "fence", topology->ha.fence, "allow_loss",
         topology->ha.allow_loss, "detect_ms", (json_int_t) topology->ha.detect_ms, "endpoint",
@@ -259,8 +259,11 @@ static void list_loads(struct engine *engine)
 {
     const struct topology *topology = engine->topology;
 
+    size_t clients = (size_t) json_number(engine->scenario->workload, "clients", 1);
+
+    /* a node without a client would have no load to carry */
     engine->loads = arena_array(engine->arena, topology->node_count, sizeof *engine->loads);
-    for (size_t i = 0; i < topology->node_count; i++)
+    for (size_t i = 0; i < topology->node_count && engine->load_count < clients; i++)
         if ((topology->nodes[i].roles & ROLE_CLIENT) != 0)
             engine->loads[engine->load_count++].node = &topology->nodes[i];
 }
@@ -431,6 +434,16 @@ static bool take_late_signals(void)
     return any;
 }
 
+/* Refused for want of a power driver, or every step that it has was skipped. */
+static bool did_nothing(const struct engine *engine)
+{
+    for (const struct injection *injection = engine->injections; injection != NULL;
+         injection = injection->next)
+        if (injection->sent)
+            return false;
+    return engine->refused_power || (engine->skipped && strcmp(engine->outcome, "completed") == 0);
+}
+
 static enum status run_blocked(const struct engine_options *options,
                                struct engine_result *ret_result, struct error *err)
 {
@@ -450,7 +463,8 @@ static enum status run_blocked(const struct engine_options *options,
     engine->view = NULL;
     *ret_result = (struct engine_result){.exit_code = engine_report(engine),
                                          .outcome = engine->outcome,
-                                         .interrupted = engine->signals > 0};
+                                         .interrupted = engine->signals > 0,
+                                         .unsupported = did_nothing(engine)};
     engine_free(engine);
     return STATUS_OK;
 }

@@ -29,6 +29,7 @@ struct engine_result {
     int exit_code;
     const char *outcome; /* completed, refused, aborted */
     bool interrupted;    /* a signal asked for an end, be it during the report: no further run */
+    bool unsupported;    /* nothing was done, only because this cluster cannot do it */
 };
 
 /*

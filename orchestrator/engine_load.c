@@ -181,7 +181,7 @@ static json_t *start_params(const struct engine *engine, size_t index)
 
     for (size_t i = 0; i < index; i++)
         first += share(clients, engine->load_count, i);
-    json_object_set_new(workload, "clients", json_integer(mine > 0 ? mine : 1));
+    json_object_set_new(workload, "clients", json_integer(mine));
     json_object_set_new(workload, "rate", json_real(rate * (double) mine / (double) clients));
     json_object_set_new(workload, "first_client", json_integer(first));
     json_t *params = json_pack("{s:s, s:o, s:I}", "run", engine->run, "workload", workload, "seed",

@@ -128,6 +128,12 @@ static json_t *missing_json(const struct ha_state *state, const struct error *wh
 {
     json_t *missing = json_array();
 
+    if (state->primary_count != 1)
+        json_array_append_new(
+            missing, json_pack("{s:s, s:o}", "node", "cluster", "text",
+                               state->primary_count == 0
+                                   ? json_string("no node is primary")
+                                   : json_sprintf("%zu nodes are primary", state->primary_count)));
     for (size_t i = 0; i < state->count; i++) {
         const struct ha_member *member = &state->members[i];
 
@@ -184,9 +190,10 @@ static enum status confirm(struct engine *engine, int64_t began_ns, int64_t dead
         if (deadline_passed(deadline_ns)) {
             engine_journal_members(engine, &state, true);
             journal_event(engine->journal, "recovery.timeout",
-                          json_pack("{s:I, s:o, s:s}", "ms",
+                          json_pack("{s:I, s:o, s:s, s:s}", "ms",
                                     (json_int_t) ((clock_boot_ns() - began_ns) / NS_PER_MS),
-                                    "missing", missing_json(&state, &why), "text", why.message));
+                                    "missing", missing_json(&state, &why), "text", why.message,
+                                    "whose", engine->ha.driver->whose));
             return error_set(err, STATUS_TIMEOUT, "the cluster is not back: %s", why.message);
         }
         status = engine_pause(engine, LOOK_MS, err);

@@ -109,6 +109,8 @@ struct engine {
     bool leavable;       /* a part of the winding up that undoes nothing */
     bool changed;        /* something on a node was changed */
     bool clean;          /* every node confirmed */
+    bool refused_power;  /* by the preflight, for want of a power driver and of nothing else */
+    bool skipped;        /* a step, because a node cannot do it */
     char final_primary[40];
 };
 
@@ -159,6 +161,8 @@ void steps_advance(struct engine *engine); /* schedule what has become due */
 /* ---- step.c, injection.c ---- */
 void step_begin(void *argument);
 void step_ended(struct step_run *run);
+/* On this node, for this reason: never a pass of the step. */
+void step_skip(struct step_run *run, const char *node, const char *reason);
 void injection_start(struct step_run *run, const struct topology_node *node, json_t *params,
                      const struct ha_state *state);
 void injection_undo(struct injection *injection);

@@ -39,12 +39,7 @@ static json_t *base_json(const struct injection *injection)
 
 static void skip(struct injection *injection, const char *reason)
 {
-    struct engine *engine = injection->run->engine;
-    bool optional = injection->run->step->optional && !engine->options->strict;
-
-    journal_event(engine->journal, "step.skipped",
-                  json_pack("{s:s, s:s, s:s, s:b}", "step", injection->run->step->name, "node",
-                            injection->node->name, "reason", reason, "optional", optional));
+    step_skip(injection->run, injection->node->name, reason);
     injection->journaled = true;
     finish(injection);
 }
@@ -460,8 +455,8 @@ void injection_start(struct step_run *run, const struct topology_node *node, jso
     engine->injections = injection;
     if (power)
         json_object_set_new(params, "node", json_string(node->name));
-    if (power && injection->agent == NULL) {
-        skip(injection, "no node of the topology has the role power");
+    if (power && !topology_has_power(engine->topology)) {
+        skip(injection, "the topology has no power driver");
         asked(run);
         return;
     }

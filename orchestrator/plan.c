@@ -184,6 +184,19 @@ static void write_params(struct writing *writing, const struct step *step)
     }
 }
 
+bool plan_needs_power(const struct step *step)
+{
+    return step->kind == STEP_POWER ||
+           (step->kind == STEP_FAULT && step->fault->executor == EXECUTE_POWER);
+}
+
+static void write_unsupported(struct writing *writing, const struct step *step)
+{
+    if (plan_needs_power(step) && !topology_has_power(writing->topology))
+        buffer_printf(writing->text, "  cannot   the topology has no power driver: %s\n",
+                      step->optional ? "the step is skipped" : "the run is refused");
+}
+
 static void write_fault(struct writing *writing, const struct step *step, size_t index)
 {
     const struct fault *fault = step->fault;
@@ -227,6 +240,7 @@ static void write_step(struct writing *writing, size_t index)
     } else {
         write_fault(writing, step, index);
     }
+    write_unsupported(writing, step);
 }
 
 static bool share_node(const struct target_nodes *left, const struct target_nodes *right,

@@ -7,6 +7,7 @@
 #define ORDEAL_ORCHESTRATOR_PLAN_H
 
 #include "orchestrator/scenario.h"
+#include "topologies/ha/ha.h"
 
 struct plan_span {
     int64_t start_ms, end_ms; /* from the start of the method */
@@ -25,5 +26,10 @@ void plan_check(struct arena *arena, const struct scenario *scenario, struct yam
 MUST_CHECK enum status plan_text(struct arena *arena, const struct scenario *scenario,
                                  const struct topology *topology, const struct ha_state *state,
                                  uint64_t seed, struct buffer *text, struct error *err);
+/* Lines above the plans: the cluster as it is now, and whose work it is to keep it alive. */
+void plan_cluster(const struct topology *topology, const struct ha_state *state,
+                  struct buffer *text);
+/* Does the step take a node away or bring it back? */
+bool plan_needs_power(const struct step *step);
 
 #endif

@@ -121,7 +121,7 @@ struct looking {
     struct engine *engine;
     struct arena *arena;
     struct ha_state state;
-    size_t refusals;
+    size_t refusals, refusals_power;
     struct error first;
 };
 
@@ -152,24 +152,50 @@ static void warn(struct looking *looking, const char *finding, const char *node,
 
 /* ---- what the topology lacks for this scenario ---- */
 
-static void look_at_roles(struct looking *looking)
+/* Optional steps are skipped when their time comes, as long as something else is done at all. */
+static void look_at_power(struct looking *looking)
 {
     const struct engine *engine = looking->engine;
-    const struct topology *topology = engine->topology;
-    bool has_power = topology_first(topology, ROLE_POWER) != NULL && topology->power.off != NULL;
+    const struct scenario *scenario = engine->scenario;
+    bool rest = false;
+
+    if (topology_has_power(engine->topology))
+        return;
+    for (size_t i = 0; i < scenario->step_count; i++)
+        rest = rest ||
+               (scenario->steps[i].kind == STEP_FAULT && !plan_needs_power(&scenario->steps[i]));
+    for (size_t i = 0; i < scenario->step_count; i++) {
+        const struct step *step = &scenario->steps[i];
+
+        if (!plan_needs_power(step) || (step->optional && rest))
+            continue;
+        looking->refusals_power++;
+        refuse(looking, "no-power", NULL,
+               "Give the topology a power section and a node with the role power.",
+               "step %s needs a power driver (%s)%s", step->name,
+               step->kind == STEP_POWER ? "power" : step->fault->name,
+               step->optional ? ", and without it the scenario does nothing" : "");
+    }
+}
+
+static void look_at_manager(struct looking *looking)
+{
+    const struct engine *engine = looking->engine;
+
+    if (!engine->ha.driver->acts && engine->topology->endpoint.managed)
+        refuse(looking, "routing", NULL,
+               "Say routing: hosts in the topology, or use a manager that acts.",
+               "endpoint routing is left to the HA manager, and '%s' changes nothing",
+               engine->ha.driver->name);
+}
+
+static void look_at_roles(struct looking *looking)
+{
+    const struct topology *topology = looking->engine->topology;
 
     if (topology_first(topology, ROLE_CLIENT) == NULL)
         refuse(looking, "no-client", NULL, "Give a node outside the cluster the role client.",
                "the topology has no node with the role client to write from");
-    for (size_t i = 0; i < engine->scenario->step_count; i++) {
-        const struct step *step = &engine->scenario->steps[i];
-
-        if (step->kind == STEP_FAULT && step->fault->executor == EXECUTE_POWER && !has_power &&
-            !step->optional)
-            refuse(looking, "no-power", NULL,
-                   "Give the topology a power section and a node with the role power.",
-                   "step %s needs a power driver (%s)", step->name, step->fault->name);
-    }
     if (strcmp(topology->ha.fence, "none") == 0)
         warn(looking, "no-fence", NULL,
              "the topology declares no way to fence: a deposed primary stays unfenced");
@@ -428,6 +454,8 @@ enum status preflight_run(struct engine *engine, struct error *err)
 
     look_at_folder(&looking);
     look_at_roles(&looking);
+    look_at_power(&looking);
+    look_at_manager(&looking);
     look_at_leftovers(&looking);
     enum status status = look_at_cluster(&looking, err);
     if (status != STATUS_OK)
@@ -437,6 +465,7 @@ enum status preflight_run(struct engine *engine, struct error *err)
     if (looking.refusals == 0)
         return journal_failure(engine->journal, err);
     *err = looking.first;
+    engine->refused_power = looking.refusals == looking.refusals_power;
     if (looking.refusals > 1)
         error_detail(err, "%zu findings in all", looking.refusals);
     return STATUS_REFUSED;

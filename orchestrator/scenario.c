@@ -434,7 +434,7 @@ static struct scenario *read_scenario(struct arena *arena, const char *path,
 
 struct profile_fields {
     const char *schema, *title;
-    const char *const *scenarios;
+    const char *const *scenarios, *const *optional;
     const struct yaml_node *checks;
 };
 
@@ -447,6 +447,7 @@ static const struct yaml_field profile_fields[] = {
     PROFILE("schema", YAML_TEXT, schema, .required = true),
     PROFILE("title", YAML_TEXT, title, .required = true),
     PROFILE("scenarios", YAML_TEXTS, scenarios, .required = true),
+    PROFILE("optional", YAML_TEXTS, optional),
     PROFILE("checks", YAML_NODE, checks),
     {.type = YAML_END},
 };
@@ -500,6 +501,30 @@ static struct scenario *load_part(struct arena *arena, const char *path,
     return file.scenario;
 }
 
+/* "kill.yaml" names the same scenario as "kill". */
+static bool same_scenario(struct arena *arena, const char *left, const char *right)
+{
+    return strcmp(name_of(arena, left), name_of(arena, right)) == 0;
+}
+
+static bool is_named(struct arena *arena, const char *name, const char *const *names)
+{
+    for (; names != NULL && *names != NULL; names++)
+        if (same_scenario(arena, name, *names))
+            return true;
+    return false;
+}
+
+/* A name that is not in the list of scenarios would make nothing optional, without a word. */
+static void check_optional(struct arena *arena, const struct profile_fields *fields,
+                           const struct yaml_node *root, struct yaml_errors *errors)
+{
+    for (size_t i = 0; fields->optional != NULL && fields->optional[i] != NULL; i++)
+        if (!is_named(arena, fields->optional[i], fields->scenarios))
+            yaml_complain(errors, yaml_get(root, "optional"),
+                          "optional: %s is not among the scenarios", fields->optional[i]);
+}
+
 static struct profile *read_profile(struct arena *arena, const char *path,
                                     const struct yaml_node *root, const struct topology *topology,
                                     struct yaml_errors *errors)
@@ -528,8 +553,10 @@ static struct profile *read_profile(struct arena *arena, const char *path,
             continue;
         if (bounds.checks != NULL)
             put_over(scenario->checks, bounds.checks, fields.checks);
+        scenario->optional = is_named(arena, fields.scenarios[i], fields.optional);
         profile->scenarios[profile->count++] = scenario;
     }
+    check_optional(arena, &fields, root, errors);
     return profile;
 }
 

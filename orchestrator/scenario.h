@@ -59,6 +59,7 @@ struct scenario {
     const char *rate_text;     /* as written */
     int64_t baseline_ms, settle_ms, recovery_ms;
     bool manager_must; /* ha: { acts: no } */
+    bool optional;     /* the profile that it is part of goes on without it */
     int64_t minimum_exposure;
     bool has_minimum_exposure;
     size_t steady_count, stop_count, step_count;

@@ -75,6 +75,17 @@ void step_ended(struct step_run *run)
         steps_advance(run->engine);
 }
 
+void step_skip(struct step_run *run, const char *node, const char *reason)
+{
+    struct engine *engine = run->engine;
+    bool optional = run->step->optional && !engine->options->strict;
+
+    engine->skipped = true;
+    journal_event(engine->journal, "step.skipped",
+                  json_pack("{s:s, s:s, s:s, s:b}", "step", run->step->name, "node", node, "reason",
+                            reason, "optional", optional));
+}
+
 static void fail_step(struct step_run *run, const struct error *error)
 {
     struct error reason = *error;
@@ -139,15 +150,15 @@ static void power_all(struct step_run *run, const struct target_nodes *nodes)
 {
     struct engine *engine = run->engine;
     const struct topology_node *power = topology_first(engine->topology, ROLE_POWER);
-    struct error error = {0};
 
-    if (power == NULL) {
-        error_set(&error, STATUS_UNSUPPORTED, "no node has the role power");
-        fail_step(run, &error);
-        return;
-    }
     journal_begin(run, nodes, NULL);
     schedule_all(run, nodes, NULL);
+    if (!topology_has_power(engine->topology)) {
+        for (size_t i = 0; i < nodes->count; i++)
+            step_skip(run, nodes->nodes[i]->name, "the topology has no power driver");
+        step_ended(run);
+        return;
+    }
     run->open = nodes->count;
     for (size_t i = 0; i < nodes->count; i++) {
         json_t *params = json_pack("{s:s, s:s, s:s}", "run", engine->run, "node",

@@ -247,7 +247,14 @@ static void tell_residue(struct view *view, const json_t *event, struct buffer *
 
 static void tell_integrity(struct view *view, const json_t *event, struct buffer *line)
 {
+    const char *skipped = json_text(event, "skipped", NULL);
+
     (void) view;
+    if (skipped != NULL) {
+        buffer_printf(line, "%s on %s: not done, %s", json_text(event, "method", "?"),
+                      json_text(event, "node", "?"), skipped);
+        return;
+    }
     buffer_printf(line, "%s on %s: %s, %" PRId64 " examined in %.1f s",
                   json_text(event, "method", "?"), json_text(event, "node", "?"),
                   json_flag(event, "ok", false) ? "sound" : "NOT sound",

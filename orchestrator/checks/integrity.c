@@ -17,14 +17,17 @@ struct integrity {
     size_t done;
 };
 
-static void take(struct integrity *all, const json_t *event)
+static void take(struct integrity *all, const json_t *event, struct check_result *result)
 {
+    const char *skipped = json_text(event, "skipped", NULL);
     const char *node = json_text(event, "node", "?");
     const char *method = json_text(event, "method", "?");
     const json_t *problems = json_object_get(event, "problems");
     const json_t *error = json_object_get(event, "error");
 
-    if (json_is_object(error) || json_is_string(error)) {
+    if (skipped != NULL) {
+        evidence_unjudged(result, "%s on %s: %s", method, node, skipped);
+    } else if (json_is_object(error) || json_is_string(error)) {
         reasons_add(&all->doubtful, "%s on %s did not finish: %s", method, node,
                     json_is_string(error) ? json_string_value(error)
                                           : json_text(error, "message", "no message"));
@@ -77,6 +80,8 @@ static void conclude(struct integrity *all, struct check_result *result)
         check_conclude(result, VERDICT_FAIL, "%s", reasons_text(&all->bad));
     else if (all->doubtful.count > 0)
         check_conclude(result, VERDICT_INCONCLUSIVE, "%s", reasons_text(&all->doubtful));
+    else if (all->done == 0)
+        check_conclude(result, VERDICT_INCONCLUSIVE, "nothing was examined");
     else
         check_conclude(result, VERDICT_PASS,
                        "%zu examinations, %" PRId64 " blocks, files and relations, no problem",
@@ -100,7 +105,7 @@ static enum status judge(const struct record *record, const json_t *params, stru
         return STATUS_OK;
     }
     for (const json_t *event; (event = record_next(record, "integrity", &index)) != NULL;)
-        take(&all, event);
+        take(&all, event, ret_result);
     if (primary == NULL || nodes[0] == NULL)
         reasons_add(&all.doubtful, "the final primary was not recorded");
     else

@@ -46,6 +46,7 @@ static enum status judge(const struct record *record, const json_t *params, stru
 {
     const json_t *recovered = record_last(record, "recovered");
     const json_t *timeout = record_last(record, "recovery.timeout");
+    const char *whose = json_text(timeout, "whose", "");
     int64_t max_ms = json_number(params, "max", 120000);
 
     (void) err;
@@ -53,8 +54,9 @@ static enum status judge(const struct record *record, const json_t *params, stru
     ret_result->unit = "ms";
     ret_result->evidence = "journal.ndjson";
     if (timeout != NULL)
-        check_conclude(ret_result, VERDICT_FAIL, "not back in time: %s",
-                       names_of(json_object_get(timeout, "missing"), arena));
+        check_conclude(ret_result, VERDICT_FAIL, "not back in time: %s%s%s",
+                       names_of(json_object_get(timeout, "missing"), arena),
+                       whose[0] == '\0' ? "" : "; to repair that was the work of ", whose);
     else if (recovered == NULL)
         check_conclude(ret_result, VERDICT_INCONCLUSIVE,
                        "neither recovery nor its failure was recorded");

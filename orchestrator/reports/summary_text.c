@@ -104,6 +104,19 @@ static void write_fault(const struct writer *writer, const struct evidence_fault
     buffer_puts(writer->text, "\n");
 }
 
+/* A step that was not done is told beside those that were: nobody may take it for one. */
+static void write_skipped(const struct writer *writer)
+{
+    size_t index = 0;
+
+    for (const json_t *event;
+         (event = record_next(writer->report->record, "step.skipped", &index)) != NULL;)
+        buffer_printf(writer->text, "  skipped   step %s on %s: %s%s\n",
+                      json_text(event, "step", "?"), json_text(event, "node", "?"),
+                      json_text(event, "reason", "no reason"),
+                      json_flag(event, "optional", false) ? " (optional)" : "");
+}
+
 static double number(const json_t *value)
 {
     return json_is_number(value) ? json_number_value(value) : 0.0;
@@ -293,6 +306,7 @@ void report_text(const struct report *report, bool colour, struct buffer *text)
     if (report->verdict != RUN_REFUSED) {
         for (size_t i = 0; i < report->faults.count; i++)
             write_fault(&writer, &report->faults.items[i]);
+        write_skipped(&writer);
         write_outage(&writer);
         write_phases(&writer);
         write_commits(&writer);

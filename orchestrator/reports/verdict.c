@@ -92,13 +92,31 @@ static void judge_sent(struct report *report, struct reasons *dirty)
     }
 }
 
+/* A cluster that is not back: what is missing, and whose work it was. */
+static void name_repair(const json_t *missing, struct reasons *dirty)
+{
+    const char *whose = json_text(missing, "whose", "");
+
+    reasons_add(dirty, "the cluster is not back: %s%s%s", json_text(missing, "text", "?"),
+                whose[0] == '\0' ? "" : "; to repair that was the work of ", whose);
+}
+
 /* Whoever ends a run early is promised that everything is as it was. */
 static void judge_cluster(struct report *report, const json_t *end, struct reasons *dirty)
 {
     const json_t *missing = record_last(report->record, "recovery.timeout");
 
     if (strcmp(json_text(end, "outcome", ""), "aborted") == 0 && missing != NULL)
-        reasons_add(dirty, "the cluster is not back: %s", json_text(missing, "text", "?"));
+        name_repair(missing, dirty);
+}
+
+/* Without a primary nothing can be cleaned up or confirmed; that reason is worth telling, too. */
+static void explain(const struct report *report, const json_t *end, struct reasons *dirty)
+{
+    const json_t *missing = record_last(report->record, "recovery.timeout");
+
+    if (missing != NULL && strcmp(json_text(end, "outcome", ""), "aborted") != 0)
+        name_repair(missing, dirty);
 }
 
 static bool not_recovered(struct report *report)
@@ -117,6 +135,7 @@ static bool not_recovered(struct report *report)
     judge_sent(report, &dirty);
     if (dirty.count == 0)
         return false;
+    explain(report, end, &dirty);
     report->reasons = dirty;
     return true;
 }
@@ -210,21 +229,29 @@ static void judge_workers(struct report *report)
         reasons_add(&report->reasons, "the load did not end in order");
 }
 
-/* A method that declares faults, of which the journal knows none. */
+/*
+ * A method that declares faults, of which the journal knows none. Optional steps may be skipped
+ * one by one; a run in which all of them were has tested nothing.
+ */
 static void judge_missing_faults(struct report *report)
 {
     const json_t *scenario = json_object_get(report->record->start, "scenario");
     const json_t *method = json_object_get(scenario, "method");
     size_t index = 0;
 
-    if (report->faults.count > 0 || report->reasons.count > 0 ||
-        record_next(report->record, "step.skipped", &index) != NULL)
+    if (report->faults.count > 0 || report->reasons.count > 0)
         return;
-    for (size_t i = 0; i < json_array_size(method); i++)
-        if (json_text(json_array_get(method, i), "fault", NULL) != NULL) {
+    const json_t *skipped = record_next(report->record, "step.skipped", &index);
+    for (size_t i = 0; i < json_array_size(method); i++) {
+        if (json_text(json_array_get(method, i), "fault", NULL) == NULL)
+            continue;
+        if (skipped == NULL)
             reasons_add(&report->reasons, "no fault was injected");
-            return;
-        }
+        else
+            reasons_add(&report->reasons, "no fault was injected: step %s was skipped, %s",
+                        json_text(skipped, "step", "?"), json_text(skipped, "reason", "no reason"));
+        return;
+    }
 }
 
 static enum run_verdict worst_check(struct report *report)

@@ -98,6 +98,45 @@ START_TEST(everything_is_waived)
 }
 END_TEST
 
+static void skip_checksums(struct run_builder *run, const char *node)
+{
+    json_t *event = run_find_where(run, "integrity", "node", node);
+
+    json_object_clear(event);
+    json_object_update_new(event, json_pack("{s:s, s:s, s:s, s:s}", "event", "integrity", "node",
+                                            node, "method", "checksums", "skipped", "observed"));
+}
+
+START_TEST(what_observe_leaves_out_is_told)
+{
+    struct run_builder *run = standard();
+
+    skip_checksums(run, "n3");
+    expect(run, VERDICT_PASS, "3 examinations");
+}
+END_TEST
+
+START_TEST(nothing_but_what_was_left_out)
+{
+    struct run_builder *run = standard();
+
+    skip_checksums(run, "n1");
+    skip_checksums(run, "n3");
+    expect_verdict(run, "integrity", json_pack("{s:b, s:b}", "amcheck", 0, "verify", 0),
+                   VERDICT_PASS, "2 examinations");
+    run = standard();
+    skip_checksums(run, "n1");
+    skip_checksums(run, "n3");
+    for (size_t i = json_array_size(run->journal); i > 0; i--)
+        if (strcmp(json_text(json_array_get(run->journal, i - 1), "node", ""), "n2") == 0 &&
+            strcmp(json_text(json_array_get(run->journal, i - 1), "event", ""), "integrity") == 0)
+            json_array_remove(run->journal, i - 1);
+    expect_verdict(run, "integrity", json_pack("{s:b, s:b}", "amcheck", 0, "verify", 0),
+                   VERDICT_INCONCLUSIVE, "nothing was examined");
+}
+END_TEST
+
 TEST_MAIN("check integrity", 30, NULL, NULL, sound, a_bad_block, a_problem_contradicts_its_ok,
           budget_exceeded, a_standby_is_missing, nothing_examined, nothing_recorded,
-          one_method_is_waived, everything_is_waived)
+          one_method_is_waived, everything_is_waived, what_observe_leaves_out_is_told,
+          nothing_but_what_was_left_out)

@@ -39,6 +39,17 @@ START_TEST(a_member_does_not_come_back)
 }
 END_TEST
 
+START_TEST(whose_work_it_was)
+{
+    struct run_builder *run = standard();
+
+    run_event(run, 11850, "recovery.timeout",
+              json_pack("{s:[s], s:s}", "missing", "n1", "whose", "what manages this cluster"));
+    expect(run, 60000, VERDICT_FAIL,
+           "n1; to repair that was the work of what manages this cluster");
+}
+END_TEST
+
 START_TEST(not_recorded)
 {
     struct run_builder *run = standard();
@@ -58,4 +69,4 @@ START_TEST(time_not_recorded)
 END_TEST
 
 TEST_MAIN("check recovery", 30, NULL, NULL, in_time, too_late, a_member_does_not_come_back,
-          not_recorded, time_not_recorded)
+          whose_work_it_was, not_recorded, time_not_recorded)

@@ -216,6 +216,47 @@ START_TEST(a_run_directory_is_never_overwritten)
 }
 END_TEST
 
+START_TEST(the_cluster_and_whose_work_it_is)
+{
+    OWNED_BUFFER struct buffer text = BUFFER(65536);
+    struct topology mine = topology;
+    static const char *const start[] = {"systemctl", "start", "pg", NULL};
+    static const char *const stop[] = {"systemctl", "stop", "pg", NULL};
+
+    mine.kind = "external";
+    mine.ha.manager = "observe";
+    mine.ha.fence = "none";
+    mine.database.start = start;
+    mine.database.stop = stop;
+    nodes[0].address = nodes[1].address = "10.0.0.1";
+    plan_cluster(&mine, &state, &text);
+    const char *said = buffer_text(&text);
+    ck_assert_ptr_nonnull(strstr(said, "cluster test (external): n1 10.0.0.1 primary, n2 "));
+    ck_assert_ptr_nonnull(strstr(said, "sync standby"));
+    ck_assert_ptr_nonnull(strstr(said, "HA manager observe: to promote and to bring members back "
+                                       "is the work of what manages this cluster"));
+    ck_assert_ptr_nonnull(strstr(said, "systemctl start pg, stopped by systemctl stop pg"));
+    ck_assert_ptr_nonnull(strstr(said, "power    no driver"));
+}
+END_TEST
+
+START_TEST(a_step_that_cannot_be_done_says_so)
+{
+    OWNED_BUFFER struct buffer text = BUFFER(65536);
+    struct error err = {0};
+
+    ck_assert_int_eq(
+        plan_text(arena,
+                  load("  - { fault: node.crash, target: n1, for: 5s, optional: yes }\n"
+                       "  - { power: on, target: n1 }\n"),
+                  &topology, &state, 1, &text, &err),
+        STATUS_OK);
+    ck_assert_ptr_nonnull(strstr(buffer_text(&text), "no power driver: the step is skipped"));
+    ck_assert_ptr_nonnull(strstr(buffer_text(&text), "no power driver: the run is refused"));
+}
+END_TEST
+
 TEST_MAIN("plan", 10, setup, teardown, offsets, text_says_what_happens,
           overlap_is_refused_when_targets_meet, empty_target_is_named, weaker_than_the_promise,
-          sync_sets, journal_lines, a_run_directory_is_never_overwritten)
+          sync_sets, the_cluster_and_whose_work_it_is, a_step_that_cannot_be_done_says_so,
+          journal_lines, a_run_directory_is_never_overwritten)

@@ -238,6 +238,36 @@ START_TEST(a_dead_worker)
 }
 END_TEST
 
+/* all that a run would have done was optional and skipped: it has shown nothing */
+START_TEST(every_step_was_optional_and_skipped)
+{
+    struct run_builder *run = standard();
+
+    run_drop(run, "fault.injected");
+    insert_before_end(run, "step.skipped",
+                      json_pack("{s:s, s:s, s:s, s:b}", "step", "crash", "node", "n1", "reason",
+                                "no power driver", "optional", 1));
+    expect(run, RUN_INCONCLUSIVE, 2,
+           "no fault was injected: step crash was skipped, no power driver");
+}
+END_TEST
+
+START_TEST(a_skipped_step_is_in_the_summary)
+{
+    struct run_builder *run = standard();
+
+    insert_before_end(run, "step.skipped",
+                      json_pack("{s:s, s:s, s:s, s:b}", "step", "crash", "node", "n1", "reason",
+                                "no power driver", "optional", 1));
+    struct reported reported = report_on(run);
+    OWNED_BUFFER struct buffer text = BUFFER(65536);
+    report_text(reported.report, false, &text);
+    ck_assert_ptr_nonnull(
+        strstr(buffer_text(&text), "  skipped   step crash on n1: no power driver (optional)\n"));
+    done(&reported, run);
+}
+END_TEST
+
 START_TEST(residue)
 {
     struct run_builder *run = standard();
@@ -718,7 +748,8 @@ TEST_MAIN("report", 60, NULL, NULL, pass, a_failed_check_fails, fail_outranks_in
           parameters_as_people_write_them, a_fault_without_effect, a_witness_that_does_not_see_it,
           a_fault_that_was_cut_short, a_fault_that_failed, no_fault_at_all,
           a_cluster_that_is_not_back, a_ledger_that_did_not_arrive, a_skipped_step,
-          an_optional_skipped_step, a_dead_worker, residue, residue_is_told_with_its_remedy,
+          an_optional_skipped_step, a_dead_worker, every_step_was_optional_and_skipped,
+          a_skipped_step_is_in_the_summary, residue, residue_is_told_with_its_remedy,
           result_with_residue_is_valid, a_node_nobody_confirmed, a_fault_still_there,
           a_holding_fault_never_undone, the_orchestrator_died, aborted, refused,
           aborted_and_not_clean, aborted_before_anything_was_changed,

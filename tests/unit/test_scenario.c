@@ -297,6 +297,25 @@ START_TEST(profiles)
 }
 END_TEST
 
+START_TEST(a_profile_goes_on_without_what_is_optional)
+{
+    static const char *const part = "schema: ordeal/scenario-1\ntitle: T\n"
+                                    "method: [{ power: on, target: n1 }]\n";
+
+    write_file("s.yaml", part);
+    write_file("t.yaml", part);
+    struct scenario_file file = load_file(
+        write_file("p.yaml", "schema: ordeal/profile-1\ntitle: P\nscenarios: [s, t.yaml]\n"
+                             "optional: [t]\n"));
+    ck_assert_uint_eq(errors.count, 0);
+    ck_assert(!file.profile->scenarios[0]->optional);
+    ck_assert(file.profile->scenarios[1]->optional);
+    load_file(write_file("p.yaml", "schema: ordeal/profile-1\ntitle: P\nscenarios: [s]\n"
+                                   "optional: [t]\n"));
+    expect_complaint("p.yaml:4:11: optional: t is not among the scenarios");
+}
+END_TEST
+
 START_TEST(a_profile_names_the_file_that_is_wrong)
 {
     write_file("s.yaml", "schema: ordeal/scenario-1\ntitle: T\nmetod: []\n");
@@ -321,6 +340,7 @@ int main(void)
     tcase_add_test(cases, exclusive_faults_do_not_overlap);
     tcase_add_test(cases, another_schema);
     tcase_add_test(cases, profiles);
+    tcase_add_test(cases, a_profile_goes_on_without_what_is_optional);
     tcase_add_test(cases, a_profile_names_the_file_that_is_wrong);
     suite_add_tcase(suite, cases);
     SRunner *runner = srunner_create(suite);
