@@ -152,13 +152,13 @@ static void power_all(struct step_run *run, const struct target_nodes *nodes)
     const struct topology_node *power = topology_first(engine->topology, ROLE_POWER);
 
     journal_begin(run, nodes, NULL);
-    schedule_all(run, nodes, NULL);
     if (!topology_has_power(engine->topology)) {
         for (size_t i = 0; i < nodes->count; i++)
             step_skip(run, nodes->nodes[i]->name, "the topology has no power driver");
         step_ended(run);
         return;
     }
+    schedule_all(run, nodes, NULL);
     run->open = nodes->count;
     for (size_t i = 0; i < nodes->count; i++) {
         json_t *params = json_pack("{s:s, s:s, s:s}", "run", engine->run, "node",
