@@ -189,11 +189,15 @@ left_behind ''
 outside_acts "$second" promote-only
 run_it half observe "$root/kill-half.yaml"
 outside_ends
-[ "$status" -eq 1 ] || failed "exit $status of a cluster that is not whole"
+[ "$status" -eq 5 ] || failed "exit $status of a cluster that is not whole"
+summary '^NOT RECOVERED'
+summary "because: .*$second: PostgreSQL is down; to repair that was the work of what manages this cluster"
 summary "recovery +fail"
 summary "$second \(PostgreSQL is down.*work of what manages this cluster, or its operator"
 third=$(on_cluster primary)
 "$failover" "$root" "$second" rejoin "$third" >"$root/outside.log" 2>&1 || failed "no rejoin"
+until_ok 20 on_cluster streams "$third"
+expect 0 here recover -t "$root/observe.yaml" # as it was before, says the audit
 
 # ---- observe: nobody does anything ----
 run_it nobody observe "$root/kill-alone.yaml"
@@ -203,6 +207,10 @@ summary 'no node is primary.*work of what manages this cluster, or its operator'
 lacks '"event":"ha.promote"'
 on_cluster start "$third"
 until_ok 20 on_cluster streams "$third"
+expect 5 here recover -t "$root/observe.yaml"
+says 'DROP SCHEMA .*ordeal'
+database=app on_cluster sql "$third" "DROP SCHEMA ordeal CASCADE"
+expect 0 here recover -t "$root/observe.yaml"
 
 # ---- manual: Ordeal acts, by the service's commands ----
 run_it profile manual "${EXTERNAL_PROFILE:-$root/short.yaml}"

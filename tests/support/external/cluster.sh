@@ -68,7 +68,8 @@ switch_up() {
 # What runs as init of a node: it waits for its cable, and bash reaps what loses its parent.
 node_init='
 mount --bind "$1/data" /var/lib/postgresql
-mount -t tmpfs none /sys/fs/cgroup
+mount -t tmpfs none /sys/fs/cgroup # what others of this host make there
+mount -t tmpfs none /tmp
 mount --bind "$1/boot-id" /proc/sys/kernel/random/boot_id
 hostname "$2"
 echo "$4" >/proc/sys/kernel/ns_last_pid # a process id of the boot before must not name another process now
