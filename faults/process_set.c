@@ -65,7 +65,7 @@ static void draw(struct pg_processes *set, size_t count, int64_t seed)
 {
     uint64_t state = (uint64_t) seed;
 
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count && i < set->count; i++) {
         size_t j = i + (size_t) (next_random(&state) % (set->count - i));
         struct pg_process taken = set->items[j];
         set->items[j] = set->items[i];
