@@ -26,7 +26,7 @@
 #include "tests/kill/skip.h"
 #include "topologies/lab/lab.h"
 
-enum { CELLS_MAX = 4096, WORKERS_MAX = 8, POWER_QUEUE = 1, WRONG_MAX = 6, AGAIN_MAX = 3 };
+enum { CELLS_MAX = 4096, WORKERS_MAX = 8, POWER_QUEUE = 1, WRONG_MAX = 6, AGAIN_TIMES = 3 };
 
 /* Parameters with which a fault can be injected on a database node, or by the power node. */
 static const struct {
@@ -61,7 +61,7 @@ enum outcome { NOT_RUN, CLEAN, LATE, WRONG };
 /* Shared by the workers. */
 struct board {
     atomic_size_t next[2]; /* queue of the nodes, of the power node */
-    atomic_int again;      /* repeats of what was late */
+    atomic_int again;      /* cells that were late and were measured again */
     size_t count;
     struct cell cells[CELLS_MAX];
     struct {
@@ -174,23 +174,27 @@ static int work(void *argument)
     return wrong;
 }
 
-/* What was late beside the others, again and alone: the bound is of Ordeal, not of the machine. */
+/*
+ * What was late beside the others was measured with four nodes on one host: each of several times
+ * alone must be in time, since the bound is of Ordeal and not of the machine.
+ */
 static int work_again(void *argument)
 {
     struct rig *rig = argument;
     int queue = rig->place.power ? POWER_QUEUE : 0;
     bool learnt = false;
 
-    for (size_t i = 0; i < board->count; i++)
-        for (int attempt = 0; attempt < AGAIN_MAX && queue_of(board->cells[i].fault) == queue &&
-                              atomic_load(&board->results[i].outcome) == LATE;
-             attempt++) {
-            if (!learnt && learn(rig) != 0)
-                return 1;
-            learnt = true;
-            atomic_fetch_add(&board->again, 1);
-            run_one(rig, i);
-        }
+    for (size_t i = 0; i < board->count; i++) {
+        if (queue_of(board->cells[i].fault) != queue ||
+            atomic_load(&board->results[i].outcome) != LATE)
+            continue;
+        if (!learnt && learn(rig) != 0)
+            return 1;
+        learnt = true;
+        atomic_fetch_add(&board->again, 1);
+        for (int time = 0; time < AGAIN_TIMES && run_one(rig, i) == CLEAN; time++)
+            continue;
+    }
     rig_forget(rig);
     return 0;
 }
@@ -305,11 +309,11 @@ static size_t conclude(int64_t took_ns)
     }
     if (board->count > 0)
         cell_title(&board->cells[worst], title, sizeof title);
-    printf(
-        "summary: %zu of %zu clean within %d ms, worst %lld ms (%s), %d repeated alone, %lld s\n",
-        board->count - wrong, board->count, KILL_LEASE_MS + KILL_GRACE_MS,
-        (long long) board->results[worst].ms, title, atomic_load(&board->again),
-        (long long) (took_ns / NS_PER_SECOND));
+    printf("summary: %zu of %zu clean within %d ms, worst %lld ms (%s), %d measured again alone, "
+           "%lld s\n",
+           board->count - wrong, board->count, KILL_LEASE_MS + KILL_GRACE_MS,
+           (long long) board->results[worst].ms, title, atomic_load(&board->again),
+           (long long) (took_ns / NS_PER_SECOND));
     printf("%zu%%: Checks: %zu, Failures: %zu, Errors: 0\n",
            board->count == 0 ? 0 : 100 * (board->count - wrong) / board->count, board->count,
            wrong);
