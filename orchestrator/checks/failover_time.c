@@ -351,8 +351,8 @@ static void judge_stall(struct failover *f)
     if (f->hold_until_ns - f->hold_from_ns < 3 * GRACE_MS * NS_PER_MS)
         reasons_add(&f->doubtful, "the fault held for %.0f ms only: too short to see a stall",
                     evidence_ms(f->hold_until_ns - f->hold_from_ns));
-    if (!back)
-        reasons_add(&f->wrong, "writes did not go on after the stall");
+    if (!back) /* too late is what the bound says */
+        reasons_add(&f->doubtful, "writes did not go on after the stall");
 }
 
 static void judge_bound(struct failover *f, const struct incident *incident)

@@ -5,6 +5,9 @@
 
 #include "lib/clock.h"
 
+/* A fault and the end of writes belong together within it. */
+#define SHORTLY_NS NS_PER_SECOND
+
 static bool is_expected(const struct record *record, const struct evidence_fault *fault)
 {
     const char *failover = evidence_expectation(record, fault->step, "failover");
@@ -12,31 +15,48 @@ static bool is_expected(const struct record *record, const struct evidence_fault
     return failover != NULL && strcmp(failover, "yes") == 0;
 }
 
+/* What nothing ended goes on. */
+static int64_t end_of(const struct gap *gap)
+{
+    return gap->ended ? gap->end_ns : INT64_MAX;
+}
+
 /*
- * The fault that a gap counts from, of those since the failover before: one of a step that expects
- * a failover when this is one, else the last one that began before writes stopped (or shortly
- * after: its interval is not a point), else the first one.
+ * Of the faults since the failover before, the last one that began before writes stopped (or
+ * shortly after: its interval is not a point), else the first one.
  */
-static const struct evidence_fault *choose_fault(const struct record *record,
-                                                 const struct evidence_faults *faults,
-                                                 const struct gap *gap, int64_t since_ns)
+static const struct evidence_fault *choose_of(const struct record *record,
+                                              const struct evidence_faults *faults,
+                                              const struct gap *gap, int64_t since_ns,
+                                              bool expected_only)
 {
     const struct evidence_fault *chosen = NULL;
     const struct evidence_fault *first = NULL;
 
     for (size_t i = 0; i < faults->count; i++) {
         const struct evidence_fault *fault = &faults->items[i];
-        if (!fault->placed || fault->f0_ns <= since_ns || fault->f0_ns > gap->end_ns)
+        if (!fault->placed || fault->f0_ns <= since_ns || fault->f0_ns > end_of(gap) ||
+            (expected_only && !is_expected(record, fault)))
             continue;
-        if (gap->to > gap->from && is_expected(record, fault))
-            return fault;
         if (first == NULL || fault->f0_ns < first->f0_ns)
             first = fault;
-        if (fault->f0_ns <= gap->begin_ns + NS_PER_SECOND &&
+        if (fault->f0_ns <= gap->begin_ns + SHORTLY_NS &&
             (chosen == NULL || fault->f0_ns > chosen->f0_ns))
             chosen = fault;
     }
     return chosen == NULL ? first : chosen;
+}
+
+/* The fault that a gap counts from: of a failover one that was to bring it, if there is one. */
+static const struct evidence_fault *choose_fault(const struct record *record,
+                                                 const struct evidence_faults *faults,
+                                                 const struct gap *gap, int64_t since_ns)
+{
+    const struct evidence_fault *chosen = NULL;
+
+    if (gap->to > gap->from)
+        chosen = choose_of(record, faults, gap, since_ns, true);
+    return chosen != NULL ? chosen : choose_of(record, faults, gap, since_ns, false);
 }
 
 static struct incident incident_of(const struct incidents *incidents, const struct record *record,
@@ -118,20 +138,17 @@ void incidents_find(struct incidents *incidents, const struct record *record,
     find_items(incidents, record, faults, floor_ns, arena);
 }
 
+/* Faults of one step, and those that came while writes stood still already, share a failover. */
 bool incidents_followed(const struct incidents *incidents, const struct evidence_fault *fault)
 {
-    int64_t since_ns = INT64_MIN;
-
     for (size_t i = 0; i < incidents->count; i++) {
         const struct incident *item = &incidents->items[i];
         if (!item->failover)
             continue;
-        bool ended = item->gap.ended;
         if (item->fault != NULL && strcmp(item->fault->step, fault->step) == 0)
             return true;
-        if (fault->f0_ns > since_ns && (fault->f0_ns <= item->gap.end_ns || !ended))
+        if (fault->f0_ns >= item->gap.begin_ns - SHORTLY_NS && fault->f0_ns <= end_of(&item->gap))
             return true;
-        since_ns = item->gap.end_ns;
     }
     return false;
 }

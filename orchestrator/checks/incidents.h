@@ -31,7 +31,7 @@ struct incidents {
 void incidents_find(struct incidents *incidents, const struct record *record,
                     const struct evidence_faults *faults, const struct evidence_history *history,
                     int64_t floor_ns, struct arena *arena);
-/* Did a failover follow this fault, before the next failover that another fault answers for? */
+/* Is one of the failovers that of this fault? */
 bool incidents_followed(const struct incidents *incidents, const struct evidence_fault *fault);
 
 #endif

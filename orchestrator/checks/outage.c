@@ -28,6 +28,11 @@ struct reading {
     size_t slots;
 };
 
+static uint32_t timeline_of(const struct walk *walk)
+{
+    return walk->at->timeline != 0 ? walk->at->timeline : walk->client->timeline;
+}
+
 static void add_ack(struct reading *reading, const struct walk *walk)
 {
     struct outage *outage = reading->outage;
@@ -47,7 +52,7 @@ static void add_ack(struct reading *reading, const struct walk *walk)
         .scheduled_ns = at->scheduled_ns,
         .lsn = at->lsn,
         .client = at->client,
-        .timeline = at->timeline != 0 ? at->timeline : walk->client->timeline,
+        .timeline = timeline_of(walk),
         .node = walk->node,
         .workload = walk->client->role == LEDGER_WORKLOAD,
     };
@@ -63,7 +68,7 @@ static void close_position(struct reading *reading, const struct walk *walk)
     if (last == 0 || walk->at->lsn == 0)
         return;
     struct ack *ack = &reading->outage->acks[last - 1];
-    if (ack->next_lsn == 0 && ack->timeline == walk->at->timeline)
+    if (ack->next_lsn == 0 && ack->timeline == timeline_of(walk))
         ack->next_lsn = walk->at->lsn;
 }
 

@@ -65,6 +65,14 @@ static void tail_lost_but_one(struct run_builder *run)
     run_present(run, NULL, 1, run_last_before(run, 1, LEDGER_ACKED, RUN_FAULT_MS));
 }
 
+static void tail_lost_but_one_in_doubt(struct run_builder *run)
+{
+    uint64_t seq = run_last_before(run, 1, LEDGER_ACKED, RUN_FAULT_MS);
+
+    tail_lost_but_one(run);
+    run_outcome(run, 1, seq)->class = LEDGER_IN_DOUBT;
+}
+
 static void allowed_to_lose(struct run_builder *run)
 {
     lose_tail(run);
@@ -376,6 +384,10 @@ static const struct calibration rows[] = {
      .plant = tail_lost_but_one,
      BROKEN("CORRUPTION: not the tail"),
      COUNTS("lost", 19)},
+    {.planted = "the tail lost but for one row in doubt",
+     .plant = tail_lost_but_one_in_doubt,
+     BROKEN("CORRUPTION: not the tail"),
+     COUNTS("lost", 19)},
     {.planted = "acked tail lost by a promotion that was allowed to",
      .plant = allowed_to_lose,
      BROKEN("promote: allow-loss"),
@@ -516,6 +528,9 @@ static const struct calibration rows[] = {
     {.planted = "hole in a ledger", .plant = hole_in_the_ledger, UNCLEAR("have no record")},
     {.planted = "idle cluster, all standbys even",
      .plan = {.load_from_ms = RUN_END_MS - 1},
+     UNCLEAR("too little was at stake: 0 commits")},
+    {.planted = "load stopped 1.1 s before the fault",
+     .plan = {.load_until_ms = RUN_FAULT_MS - 1100},
      UNCLEAR("too little was at stake: 0 commits")},
     {.planted = "less at stake than the scenario asks for",
      .plant = ten_thousand_at_stake,

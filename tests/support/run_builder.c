@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "tests/support/run_builder.h"
+#include "tests/support/run_parts.h"
 
 #include <check.h>
 #include <dirent.h>
@@ -15,22 +15,20 @@
 
 #define START_NS (INT64_C(100) * NS_PER_SECOND)
 
-static const struct {
-    const char *name;
-    int64_t offset_s;
-} nodes[RUN_NODES] = {{"n1", 2000}, {"n2", 3000}, {"n3", 4000}, {"c1", 1000}};
+const struct run_node run_nodes[RUN_NODES] = {
+    {"n1", 2000}, {"n2", 3000}, {"n3", 4000}, {"c1", 1000}};
 
 static size_t node_index(const char *node)
 {
     for (size_t i = 0; i < RUN_NODES; i++)
-        if (strcmp(nodes[i].name, node) == 0)
+        if (strcmp(run_nodes[i].name, node) == 0)
             return i;
     ck_abort_msg("no node %s in a built run", node);
 }
 
 int64_t run_node_ns(const char *node, int64_t at_ms)
 {
-    return START_NS + at_ms * NS_PER_MS + nodes[node_index(node)].offset_s * NS_PER_SECOND;
+    return START_NS + at_ms * NS_PER_MS + run_nodes[node_index(node)].offset_s * NS_PER_SECOND;
 }
 
 int64_t run_client_ns(int64_t at_ms)
@@ -102,7 +100,7 @@ void run_param(struct run_builder *run, const char *check, const char *name, int
 
 /* --- ledgers ---------------------------------------------------------------------------------- */
 
-static size_t add_ledger(struct run_builder *run)
+size_t run_add_ledger(struct run_builder *run)
 {
     size_t index = run->ledger_count++;
     struct ledger_header *header = &run->ledgers[index].header;
@@ -115,7 +113,7 @@ static size_t add_ledger(struct run_builder *run)
     header->worker = (uint32_t) index;
     header->node_count = RUN_NODES - 1;
     for (size_t i = 0; i < RUN_NODES - 1; i++)
-        strcpy(header->nodes[i], nodes[i].name);
+        strcpy(header->nodes[i], run_nodes[i].name);
     return index;
 }
 
@@ -138,7 +136,7 @@ void run_record(struct run_builder *run, size_t ledger, struct ledger_record rec
     file->count++;
 }
 
-static size_t client_index(uint32_t client)
+size_t run_client_index(uint32_t client)
 {
     return client < RUN_OLD_PROBE ? client : RUN_WORKLOAD + 1 + client - RUN_OLD_PROBE;
 }
@@ -153,7 +151,7 @@ uint64_t run_attempt(struct run_builder *run, uint32_t client, enum ledger_class
 {
     struct ledger_record record = {.kind = LEDGER_INTENT,
                                    .client = client,
-                                   .seq = ++run->sequences[client_index(client)],
+                                   .seq = ++run->sequences[run_client_index(client)],
                                    .scheduled_ns = run_client_ns(at_ms),
                                    .sent_ns = run_client_ns(at_ms),
                                    .timeline = timeline,
@@ -227,7 +225,7 @@ uint64_t run_first(struct run_builder *run, uint32_t client, enum ledger_class c
 
 /* --- present sets ----------------------------------------------------------------------------- */
 
-static void append_token(struct run_present *set, struct run_token token)
+void run_append_token(struct run_present *set, struct run_token token)
 {
     if (set->count == set->room) {
         set->room = set->room == 0 ? 4096 : set->room * 2;
@@ -244,13 +242,13 @@ static void put_token(struct run_present *set, struct run_token token)
             set->tokens[i] = token;
             return;
         }
-    append_token(set, token);
+    run_append_token(set, token);
 }
 
 void run_present(struct run_builder *run, const char *node, uint32_t client, uint64_t seq)
 {
     for (size_t i = 0; i < RUN_NODES - 1; i++)
-        if (node == NULL || strcmp(nodes[i].name, node) == 0)
+        if (node == NULL || strcmp(run_nodes[i].name, node) == 0)
             put_token(&run->present[i], (struct run_token){.client = client, .seq = seq});
 }
 
@@ -258,7 +256,7 @@ void run_odd(struct run_builder *run, const char *node, uint32_t client, uint64_
              uint64_t rows, uint64_t of, uint64_t bad)
 {
     for (size_t i = 0; i < RUN_NODES - 1; i++)
-        if (node == NULL || strcmp(nodes[i].name, node) == 0)
+        if (node == NULL || strcmp(run_nodes[i].name, node) == 0)
             put_token(&run->present[i], (struct run_token){client, seq, rows, of, bad});
 }
 
@@ -266,7 +264,7 @@ void run_absent(struct run_builder *run, const char *node, uint32_t client, uint
 {
     for (size_t i = 0; i < RUN_NODES - 1; i++) {
         struct run_present *set = &run->present[i];
-        if (node != NULL && strcmp(nodes[i].name, node) != 0)
+        if (node != NULL && strcmp(run_nodes[i].name, node) != 0)
             continue;
         for (size_t j = 0; j < set->count; j++)
             if (set->tokens[j].client == client && set->tokens[j].seq == seq) {
@@ -276,427 +274,11 @@ void run_absent(struct run_builder *run, const char *node, uint32_t client, uint
     }
 }
 
-/* --- the standard run ------------------------------------------------------------------------- */
-
-struct shape {
-    const struct run_plan *plan;
-    struct run_builder *run;
-    enum ledger_level level;
-    int64_t back_ms, load_until_ms, old_until_ms;
-    int64_t second_back_ms; /* INT64_MAX: never, or there is no second fault */
-    bool connected[RUN_WORKLOAD + 6];
-    uint32_t timeline[RUN_WORKLOAD + 6]; /* of each client's session */
-};
-
-/* Which node takes a write at an instant, and on which timeline; SIZE_MAX: none. */
-static size_t writer_at(const struct shape *shape, int64_t at_ms, uint32_t *ret_timeline)
-{
-    *ret_timeline = 1;
-    if (shape->plan->no_fault || at_ms < RUN_FAULT_MS)
-        return 0;
-    if (shape->plan->never_back || at_ms < shape->back_ms)
-        return SIZE_MAX;
-    size_t writer = shape->plan->no_failover ? 0 : 1;
-    *ret_timeline = (uint32_t) writer + 1;
-    if (shape->plan->second_ms == 0 || at_ms < shape->plan->second_ms)
-        return writer;
-    if (at_ms < shape->second_back_ms)
-        return SIZE_MAX;
-    (*ret_timeline)++;
-    return writer + 1;
-}
-
-/* Was the writer of a moment killed at its end? */
-static bool dies_at(const struct shape *shape, int64_t at_ms)
-{
-    return (!shape->plan->no_fault && at_ms == RUN_FAULT_MS) ||
-           (shape->plan->second_ms != 0 && at_ms == shape->plan->second_ms);
-}
-
-/* A node that was killed is up again 1.2 s after the next one took over. */
-static bool is_down(const struct shape *shape, size_t node, int64_t at_ms)
-{
-    uint32_t timeline;
-    int64_t second_ms = shape->plan->second_ms;
-
-    if (second_ms != 0 && at_ms >= second_ms && node == writer_at(shape, second_ms - 1, &timeline))
-        return shape->second_back_ms == INT64_MAX || at_ms < shape->second_back_ms + 1200;
-    return node == 0 && writer_at(shape, at_ms, &timeline) != 0 && at_ms < 8000;
-}
-
-static void connect_client(struct shape *shape, size_t ledger, uint32_t client, size_t node,
-                           uint32_t timeline, int64_t at_ms)
-{
-    size_t index = client_index(client);
-    uint8_t role = client < RUN_OLD_PROBE    ? LEDGER_WORKLOAD
-                   : client == RUN_OLD_PROBE ? LEDGER_ENDPOINT_OLD
-                   : client == RUN_NEW_PROBE ? LEDGER_ENDPOINT_NEW
-                                             : LEDGER_DIRECT;
-
-    if (shape->connected[index] && shape->timeline[index] == timeline)
-        return;
-    shape->connected[index] = true;
-    shape->timeline[index] = timeline;
-    run_record(shape->run, ledger,
-               (struct ledger_record){.kind = LEDGER_SESSION,
-                                      .class = (uint8_t) shape->level,
-                                      .flags = role,
-                                      .client = client,
-                                      .node = (uint16_t) node,
-                                      .timeline = timeline,
-                                      .done_ns = run_client_ns(at_ms)});
-}
-
-static void attempt(struct shape *shape, size_t ledger, uint32_t client, size_t node,
-                    uint32_t timeline, enum ledger_class class, int64_t at_ms)
-{
-    struct run_builder *run = shape->run;
-    struct ledger_record record = {.kind = LEDGER_INTENT,
-                                   .client = client,
-                                   .seq = ++run->sequences[client_index(client)],
-                                   .scheduled_ns = run_client_ns(at_ms),
-                                   .timeline = timeline,
-                                   .node = node == SIZE_MAX ? 0 : (uint16_t) node};
-
-    if (class == LEDGER_ACKED || class == LEDGER_IN_DOUBT) {
-        record.sent_ns = record.scheduled_ns;
-        run_record(run, ledger, record);
-        record.lsn = run_lsn(at_ms);
-        record.phase = LEDGER_COMMITTING;
-    }
-    if (class == LEDGER_ABORTED)
-        record.phase = LEDGER_IN_TRANSACTION;
-    record.kind = LEDGER_OUTCOME;
-    record.class = (uint8_t) class;
-    record.sent_ns = class == LEDGER_UNSENT ? 0 : record.scheduled_ns + NS_PER_MS;
-    record.done_ns = record.scheduled_ns + 2 * NS_PER_MS;
-    run_record(run, ledger, record);
-    for (size_t i = 0; class == LEDGER_ACKED && i < RUN_NODES - 1; i++)
-        append_token(&run->present[i], (struct run_token){.client = client, .seq = record.seq});
-}
-
-static void endpoint_attempt(struct shape *shape, uint32_t client, int64_t at_ms)
-{
-    uint32_t timeline;
-    size_t node = writer_at(shape, at_ms, &timeline);
-
-    if (node == SIZE_MAX) {
-        shape->connected[client_index(client)] = false;
-        attempt(shape, 0, client, SIZE_MAX, 0, LEDGER_UNSENT, at_ms);
-        return;
-    }
-    connect_client(shape, 0, client, node, timeline, at_ms);
-    bool cut = dies_at(shape, at_ms + 1); /* sent in the last moment: has no answer */
-    attempt(shape, 0, client, node, timeline, cut ? LEDGER_IN_DOUBT : LEDGER_ACKED, at_ms);
-}
-
-static void direct_attempt(struct shape *shape, uint32_t client, int64_t at_ms)
-{
-    size_t own = client - RUN_DIRECT_N1;
-    uint32_t timeline;
-    size_t writer = writer_at(shape, at_ms, &timeline);
-    bool old_writer = own == 0 && at_ms >= RUN_FAULT_MS && at_ms < shape->old_until_ms;
-    bool down = is_down(shape, own, at_ms);
-
-    if (old_writer) {
-        connect_client(shape, 1, client, own, 1, at_ms);
-        attempt(shape, 1, client, own, 1, LEDGER_ACKED, at_ms);
-    } else if (own == writer) {
-        connect_client(shape, 1, client, own, timeline, at_ms);
-        attempt(shape, 1, client, own, timeline, LEDGER_ACKED, at_ms);
-    } else if (down) {
-        shape->connected[client_index(client)] = false;
-        attempt(shape, 1, client, own, 0, LEDGER_UNSENT, at_ms);
-    } else {
-        connect_client(shape, 1, client, own, 0, at_ms);
-        attempt(shape, 1, client, own, 0, LEDGER_ABORTED, at_ms);
-    }
-}
-
-static void beat(struct shape *shape, int64_t at_ms)
-{
-    for (size_t ledger = 0; ledger < 2; ledger++)
-        run_record(shape->run, ledger,
-                   (struct ledger_record){.kind = LEDGER_BEAT,
-                                          .sent_ns = run_client_ns(at_ms),
-                                          .done_ns = run_client_ns(at_ms)});
-}
-
-static void one_ms(struct shape *shape, int64_t at_ms)
-{
-    const struct run_plan *plan = shape->plan;
-
-    if (at_ms >= plan->blind_from && at_ms < plan->blind_until)
-        return;
-    if (at_ms % 50 == 0)
-        beat(shape, at_ms);
-    if (at_ms % 20 == 3)
-        for (uint32_t client = RUN_DIRECT_N1; client <= RUN_DIRECT_N3; client++)
-            direct_attempt(shape, client, at_ms);
-    if (at_ms < plan->load_from_ms || at_ms >= shape->load_until_ms)
-        return;
-    if (at_ms % 5 == 4) {
-        endpoint_attempt(shape, RUN_OLD_PROBE, at_ms);
-        endpoint_attempt(shape, RUN_NEW_PROBE, at_ms);
-    }
-    for (uint32_t client = 1; client <= RUN_WORKLOAD; client++)
-        if (at_ms % 10 == client)
-            endpoint_attempt(shape, client, at_ms);
-}
-
-static void build_ledgers(struct shape *shape)
-{
-    add_ledger(shape->run);
-    add_ledger(shape->run);
-    for (int64_t at_ms = 0; at_ms < RUN_END_MS; at_ms++)
-        one_ms(shape, at_ms);
-    for (size_t ledger = 0; ledger < 2; ledger++)
-        run_record(
-            shape->run, ledger,
-            (struct ledger_record){.kind = LEDGER_END, .done_ns = run_client_ns(RUN_END_MS)});
-}
-
-/* --- its journal ------------------------------------------------------------------------------ */
-
-static json_t *topology_json(const struct run_plan *plan)
-{
-    json_t *list = json_array();
-
-    for (size_t i = 0; i < RUN_NODES; i++)
-        json_array_append_new(list, json_pack("{s:s, s:[s]}", "name", nodes[i].name, "roles",
-                                              i < 3 ? "database" : "client"));
-    return json_pack("{s:s, s:{s:s, s:s}, s:o}", "name", "built", "promise", "durability",
-                     plan->promise == NULL ? "quorum" : plan->promise, "failover", "30s", "nodes",
-                     list);
-}
-
-static json_t *scenario_json(const struct run_plan *plan)
-{
-    json_t *expect = plan->expect;
-    json_t *method = json_array();
-
-    if (expect == NULL)
-        expect = json_pack("{s:s}", "failover", plan->no_failover ? "no" : "yes");
-    if (plan->no_fault)
-        json_decref(expect);
-    else
-        json_array_append_new(method, json_pack("{s:s, s:s, s:o}", "name", "kill", "fault",
-                                                "process.kill", "expect", expect));
-    if (plan->second_ms != 0)
-        json_array_append_new(
-            method, json_pack("{s:s, s:s, s:o}", "name", "again", "fault", "process.kill", "expect",
-                              plan->second_expect == NULL ? json_pack("{s:s}", "failover", "yes")
-                                                          : plan->second_expect));
-    return json_pack("{s:s, s:o, s:o}", "title", "A built run", "method", method, "checks",
-                     plan->checks == NULL ? json_object() : plan->checks);
-}
-
-static void journal_start(struct shape *shape)
-{
-    struct run_builder *run = shape->run;
-
-    run_event(run, 0, "run.start",
-              json_pack("{s:i, s:s, s:o, s:o, s:i}", "version", 1, "run", "run-1", "scenario",
-                        scenario_json(shape->plan), "topology", topology_json(shape->plan), "seed",
-                        42));
-    for (size_t i = 0; i < RUN_NODES; i++)
-        run_event(run, 0, "clock",
-                  json_pack("{s:s, s:I, s:I}", "node", nodes[i].name, "offset_ns",
-                            (json_int_t) (nodes[i].offset_s * NS_PER_SECOND), "error_ns",
-                            (json_int_t) 200000));
-    run_event(run, 0, "load.start",
-              json_pack("{s:s, s:{s:i, s:i}}", "node", "c1", "probes", "interval_ms", 5,
-                        "direct_interval_ms", 20));
-    run_event(run, 500, "steady-state",
-              json_pack("{s:s, s:s, s:b}", "when", "before", "probe", "writes.available", "ok", 1));
-}
-
-struct built_fault {
-    const char *step, *node;
-    int64_t at_ms, undone_ms;
-    bool freeze;
-};
-
-static void journal_fault(struct run_builder *run, struct built_fault built)
-{
-    const char *fault = built.freeze ? "process.freeze" : "process.kill";
-    const char *node = built.node;
-    json_t *uid = json_sprintf("%s-%s", built.step, node);
-
-    run_event(run, built.at_ms - 1, "exposure",
-              json_pack("{s:O, s:i, s:[{s:s, s:i}]}", "uid", uid, "acked_last_second", 700,
-                        "standbys", "node", strcmp(node, "n2") == 0 ? "n3" : "n2", "gap_bytes", 0));
-    run_event(run, built.at_ms + 20, "fault.injected",
-              json_pack("{s:O, s:s, s:s, s:s, s:s, s:I, s:I, s:{s:s, s:s}, s:[{s:s, s:s, s:s}], "
-                        "s:b}",
-                        "uid", uid, "step", built.step, "fault", fault, "node", node, "clock", node,
-                        "f0_ns", (json_int_t) run_node_ns(node, built.at_ms - 1), "f1_ns",
-                        (json_int_t) run_node_ns(node, built.at_ms), "effect", "state", "active",
-                        "text", "7 of 7 processes", "witness", "node", "c1", "state", "active",
-                        "text", "refused", "holds", built.freeze));
-    run_event(run, built.undone_ms, "fault.undone",
-              json_pack("{s:o, s:s, s:s, s:I, s:s, s:s}", "uid", uid, "node", node, "clock", node,
-                        "undone_ns", (json_int_t) run_node_ns(node, built.undone_ms), "by", "agent",
-                        "state", "absent"));
-}
-
-static void journal_failover(struct run_builder *run, size_t from, uint32_t timeline,
-                             int64_t fault_ms, int64_t back_ms)
-{
-    const char *old = nodes[from].name;
-    const char *new = nodes[from + 1].name;
-    int64_t detect_ms = (back_ms - fault_ms) * 5 / 9;
-    char lsn[32];
-
-    snprintf(lsn, sizeof lsn, "0/%llX", (unsigned long long) run_lsn(fault_ms));
-    run_event(run, fault_ms + detect_ms, "ha.detect", json_pack("{s:s}", "node", old));
-    run_event(run, fault_ms + detect_ms + 100, "ha.fence",
-              json_pack("{s:s, s:b}", "node", old, "fenced", 1));
-    run_event(run, back_ms - 200, "ha.elect", json_pack("{s:s}", "node", new));
-    run_event(run, back_ms - 100, "ha.promote",
-              json_pack("{s:s, s:i, s:s, s:b}", "node", new, "timeline", (int) timeline, "fork_lsn",
-                        lsn, "allow_loss", 0));
-    run_event(run, back_ms - 20, "quorum-wait",
-              json_pack("{s:s, s:b, s:I}", "node", new, "waited", 1, "ack_ns",
-                        (json_int_t) run_node_ns(new, back_ms - 20)));
-    run_event(run, back_ms - 10, "ha.route", json_pack("{s:s}", "node", new));
-}
-
-static void journal_method(struct shape *shape)
-{
-    const struct run_plan *plan = shape->plan;
-    struct run_builder *run = shape->run;
-    struct built_fault first = {"kill", "n1", RUN_FAULT_MS, shape->back_ms, plan->stall};
-
-    if (!plan->no_fault && plan->stall)
-        for (size_t i = 1; i < 3; i++) {
-            first.node = nodes[i].name;
-            journal_fault(run, first);
-        }
-    else if (!plan->no_fault)
-        journal_fault(run, first);
-    if (!plan->no_fault && !plan->no_failover && !plan->never_back)
-        journal_failover(run, 0, 2, RUN_FAULT_MS, shape->back_ms);
-    if (plan->second_ms == 0)
-        return;
-    uint32_t timeline;
-    size_t writer = writer_at(shape, plan->second_ms - 1, &timeline);
-    bool back = shape->second_back_ms != INT64_MAX;
-    int64_t undone_ms = back ? shape->second_back_ms : RUN_END_MS;
-    journal_fault(
-        run, (struct built_fault){"again", nodes[writer].name, plan->second_ms, undone_ms, false});
-    if (back)
-        journal_failover(run, writer, timeline + 1, plan->second_ms, shape->second_back_ms);
-}
-
-static json_t *replication_json(const char *primary, int timeline)
-{
-    json_t *standbys = json_array();
-
-    for (size_t i = 0; i < 3; i++)
-        if (strcmp(nodes[i].name, primary) != 0)
-            json_array_append_new(standbys,
-                                  json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:i}", "node",
-                                            nodes[i].name, "state", "streaming", "sync_state",
-                                            "quorum", "flush_lsn", "0/4000000", "own_receive_lsn",
-                                            "0/4000000", "own_replay_lsn", "0/4000000", "streaming",
-                                            1, "timeline", timeline));
-    return json_pack("{s:s, s:s, s:s, s:o}", "primary", primary, "lsn", "0/4000000", "sync_set",
-                     "ANY 1 (n1, n2, n3)", "standbys", standbys);
-}
-
-/* Each timeline ended where its writer was killed. */
-static json_t *history_json(const struct shape *shape, uint32_t final)
-{
-    json_t *list = json_array();
-
-    for (uint32_t timeline = 1; timeline < final; timeline++) {
-        bool second = shape->plan->second_ms != 0 && timeline == final - 1 &&
-                      shape->second_back_ms != INT64_MAX;
-        int64_t end_ms = second ? shape->plan->second_ms : RUN_FAULT_MS;
-        char lsn[32];
-        snprintf(lsn, sizeof lsn, "0/%llX", (unsigned long long) run_lsn(end_ms));
-        json_array_append_new(list,
-                              json_pack("{s:i, s:s}", "timeline", (int) timeline, "lsn", lsn));
-    }
-    return list;
-}
-
-static void journal_recovery(struct shape *shape)
-{
-    struct run_builder *run = shape->run;
-    uint32_t final;
-    size_t writer = writer_at(shape, RUN_END_MS, &final);
-    const char *primary = nodes[writer == SIZE_MAX ? final - 1 : writer].name;
-    int timeline = (int) final;
-
-    run_event(run, RUN_END_MS, "load.end",
-              json_pack("{s:s, s:i, s:b}", "node", "c1", "workers", 2, "complete", 1));
-    run_event(run, 11000, "recovered", json_pack("{s:i, s:i}", "ms", 3200, "resolution_ms", 100));
-    run_event(run, 11100, "timeline",
-              json_pack("{s:s, s:i, s:o}", "node", primary, "timeline", timeline, "history",
-                        history_json(shape, final)));
-    run_event(run, 11200, "replication", replication_json(primary, timeline));
-    run_event(run, 11300, "quorum-wait",
-              json_pack("{s:s, s:b, s:I}", "node", primary, "waited", 1, "ack_ns",
-                        (json_int_t) run_node_ns(primary, 11300)));
-    for (size_t i = 0; i < 3; i++) {
-        bool is_primary = strcmp(nodes[i].name, primary) == 0;
-        json_t *file = json_sprintf("present-%s.tokens", nodes[i].name);
-        run_event(run, 11400, "present",
-                  json_pack("{s:s, s:s, s:i, s:o, s:b}", "node", nodes[i].name, "role",
-                            is_primary ? "primary" : "standby", "timeline", timeline, "file", file,
-                            "agree", 1));
-        run_event(run, 11500, "integrity",
-                  json_pack("{s:s, s:s, s:b, s:i, s:[]}", "node", nodes[i].name, "method",
-                            is_primary ? "verify" : "checksums", "ok", 1, "examined", 4000,
-                            "problems"));
-    }
-    run_event(run, 11600, "integrity",
-              json_pack("{s:s, s:s, s:b, s:i, s:[]}", "node", primary, "method", "amcheck", "ok", 1,
-                        "examined", 12, "problems"));
-}
-
-static void journal_end(struct run_builder *run)
-{
-    run_event(run, 11700, "steady-state",
-              json_pack("{s:s, s:s, s:b}", "when", "after", "probe", "writes.available", "ok", 1));
-    for (size_t i = 0; i < RUN_NODES; i++)
-        run_event(run, 11800, "residue",
-                  json_pack("{s:s, s:b, s:[]}", "node", nodes[i].name, "clean", 1, "differences"));
-    run_event(run, 11900, "run.end", json_pack("{s:s, s:b}", "outcome", "completed", "clean", 1));
-}
-
-struct run_builder *run_standard(const struct run_plan *plan)
-{
-    struct run_builder *run = calloc(1, sizeof *run);
-    struct shape shape = {.plan = plan, .run = run};
-
-    ck_assert_ptr_nonnull(run);
-    strcpy(run->folder, "/tmp/ordeal-built-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(run->folder));
-    run->journal = json_array();
-    shape.level = plan->level == LEDGER_LEVEL_UNKNOWN ? LEDGER_ON : plan->level;
-    shape.back_ms = RUN_FAULT_MS + (plan->outage_ms == 0 ? 1800 : plan->outage_ms);
-    shape.load_until_ms = plan->load_until_ms == 0 ? RUN_END_MS : plan->load_until_ms;
-    shape.old_until_ms = plan->old_writer_until;
-    shape.second_back_ms = INT64_MAX;
-    if (plan->second_ms != 0 && !plan->second_never)
-        shape.second_back_ms =
-            plan->second_ms + (plan->second_outage_ms == 0 ? 900 : plan->second_outage_ms);
-    build_ledgers(&shape);
-    journal_start(&shape);
-    journal_method(&shape);
-    journal_recovery(&shape);
-    journal_end(run);
-    return run;
-}
-
 /* --- writing ---------------------------------------------------------------------------------- */
 
 static FILE *create(const struct run_builder *run, const char *name)
 {
-    char path[160];
+    char path[256];
 
     snprintf(path, sizeof path, "%s/%s", run->folder, name);
     FILE *file = fopen(path, "we");
@@ -765,12 +347,14 @@ static void write_present(const struct run_builder *run, size_t node)
     for (size_t i = 0; i < json_array_size(run->journal); i++)
         if (strcmp(json_text(json_array_get(run->journal, i), "event", ""), "timeline") == 0)
             timeline = json_array_get(run->journal, i);
-    snprintf(name, sizeof name, "ledger/present-%s.tokens", nodes[node].name);
+    snprintf(name, sizeof name, "ledger/present-%s.tokens", run_nodes[node].name);
     OWNED_FILE FILE *file = create(run, name);
-    fprintf(file, "ordeal-present-1 run=run-1 node=%s system=%s timeline=%lld recovery=%s lsn=%s\n",
-            nodes[node].name, set->system == NULL ? "7300000000000000000" : set->system,
-            (long long) json_number(timeline, "timeline", 1),
-            strcmp(nodes[node].name, json_text(timeline, "node", "n1")) == 0 ? "no" : "yes",
+    fprintf(file, "ordeal-present-1 run=%s node=%s system=%s timeline=%lld recovery=%s lsn=%s\n",
+            set->run == NULL ? "run-1" : set->run, run_nodes[node].name,
+            set->system == NULL ? "7300000000000000000" : set->system,
+            set->timeline == 0 ? (long long) json_number(timeline, "timeline", 1)
+                               : (long long) set->timeline,
+            strcmp(run_nodes[node].name, json_text(timeline, "node", "n1")) == 0 ? "no" : "yes",
             set->lsn == NULL ? "0/4000000" : set->lsn);
     qsort(set->tokens, set->count, sizeof *set->tokens, compare_tokens);
     write_tokens(file, set);
@@ -781,7 +365,7 @@ static void write_present(const struct run_builder *run, size_t node)
 
 void run_write(struct run_builder *run)
 {
-    char path[96];
+    char path[192];
     size_t index;
     json_t *event;
 
@@ -815,7 +399,7 @@ static void remove_files(const char *folder)
 
 void run_free(struct run_builder *run)
 {
-    char path[96];
+    char path[192];
 
     snprintf(path, sizeof path, "%s/ledger", run->folder);
     remove_files(path);

@@ -77,10 +77,12 @@ struct run_present {
     bool cut;           /* no end line */
     const char *system; /* its identifier; NULL: that of the others */
     const char *lsn;    /* position when read; NULL: that of the others */
+    const char *run;    /* that it says it is of; NULL: this one */
+    uint32_t timeline;  /* that it was read on; 0: the final one */
 };
 
 struct run_builder {
-    char folder[64];
+    char folder[80]; /* below TMPDIR, or /tmp */
     json_t *journal;
     size_t ledger_count;
     struct run_ledger ledgers[4];

@@ -343,78 +343,6 @@ START_TEST(read_of_a_token_that_nobody_wrote)
 }
 END_TEST
 
-START_TEST(standby_lacks_a_token)
-{
-    struct run_builder *run = standard();
-
-    run_absent(run, "n3", 1, 100);
-    expect(run, VERDICT_FAIL, "n3 lacks 1 tokens of the primary, 1 acknowledged");
-}
-END_TEST
-
-START_TEST(standby_holds_more)
-{
-    struct run_builder *run = standard();
-
-    run_present(run, "n1", RUN_OLD_PROBE, run_first(run, RUN_OLD_PROBE, LEDGER_IN_DOUBT));
-    expect(run, VERDICT_FAIL, "n1 holds 1 tokens that the primary does not hold");
-}
-END_TEST
-
-START_TEST(standby_present_set_is_cut)
-{
-    struct run_builder *run = standard();
-
-    run->present[2].cut = true;
-    expect(run, VERDICT_INCONCLUSIVE, "cut off");
-}
-END_TEST
-
-START_TEST(primary_present_set_is_cut)
-{
-    struct run_builder *run = standard();
-
-    run->present[1].cut = true;
-    expect(run, VERDICT_INCONCLUSIVE, "cut off");
-}
-END_TEST
-
-START_TEST(primary_present_set_is_missing)
-{
-    struct run_builder *run = standard();
-
-    run_drop(run, "present");
-    expect(run, VERDICT_INCONCLUSIVE, "not read");
-}
-END_TEST
-
-START_TEST(standby_was_not_read)
-{
-    struct run_builder *run = standard();
-
-    json_object_set_new(run_find_where(run, "present", "node", "n3"), "node", json_string("n9"));
-    expect(run, VERDICT_INCONCLUSIVE, "n3");
-}
-END_TEST
-
-START_TEST(present_event_contradicts_its_file)
-{
-    struct run_builder *run = standard();
-
-    json_object_set_new(run_find_where(run, "present", "node", "n2"), "tokens", json_integer(3));
-    expect(run, VERDICT_INCONCLUSIVE, "its event says 3");
-}
-END_TEST
-
-START_TEST(scans_disagree)
-{
-    struct run_builder *run = standard();
-
-    json_object_set_new(run_find_where(run, "present", "node", "n2"), "agree", json_false());
-    expect(run, VERDICT_FAIL, "sequential and index scan");
-}
-END_TEST
-
 START_TEST(idle_cluster)
 {
     expect(run_standard(&(struct run_plan){.load_from_ms = 9999}), VERDICT_INCONCLUSIVE,
@@ -435,145 +363,157 @@ START_TEST(no_fault_needs_no_exposure)
 }
 END_TEST
 
-START_TEST(ledger_is_missing)
+/* Doubled and in doubt: it counts as doubled, and not as present too. */
+START_TEST(an_odd_row_counts_once)
 {
     struct run_builder *run = standard();
 
-    run->ledgers[1].missing = true;
-    expect(run, VERDICT_INCONCLUSIVE, "2 workers ran and 1 ledgers");
+    run_odd(run, NULL, RUN_OLD_PROBE, run_first(run, RUN_OLD_PROBE, LEDGER_IN_DOUBT), 2, 1, 0);
+    struct judged judged = run_judge(run, "durability", NULL);
+    ck_assert_int_eq(judged_number(&judged, "ledger", "duplicate"), 1);
+    ck_assert_int_eq(judged_number(&judged, "ledger", "in_doubt_present"), 0);
+    judged_free(&judged);
+    run_free(run);
 }
 END_TEST
 
-START_TEST(ledger_is_torn)
+/* As many rows as it wrote, and one of them twice. */
+START_TEST(the_right_number_of_wrong_rows)
 {
     struct run_builder *run = standard();
 
-    run->ledgers[0].torn = true;
-    expect(run, VERDICT_INCONCLUSIVE, "cut off at record");
+    run_odd(run, NULL, 1, 100, 2, 2, 0);
+    expect_counts(run, "torn", 1);
 }
 END_TEST
 
-START_TEST(ledger_has_no_end)
+/* The client's next position is the very end of the old timeline: it was copied. */
+START_TEST(lost_at_the_fork_is_corruption)
 {
     struct run_builder *run = standard();
+    uint64_t seq = run_last_before(run, 1, LEDGER_ACKED, RUN_FAULT_MS);
 
-    run->ledgers[0].count--;
-    expect(run, VERDICT_INCONCLUSIVE, "has no end");
+    run_outcome(run, 1, seq)->lsn = run_lsn(RUN_FAULT_MS);
+    run_absent(run, NULL, 1, seq - 1);
+    expect(run, VERDICT_FAIL, "CORRUPTION");
 }
 END_TEST
 
-/* The worker was killed and that was reported: what its file says still counts. */
-START_TEST(dead_worker_is_no_hole)
+/* A position on another timeline bounds nothing, also when it is a lower one. */
+START_TEST(a_position_of_another_timeline)
 {
     struct run_builder *run = standard();
+    uint64_t seq = run_last_before(run, 1, LEDGER_ACKED, RUN_FAULT_MS);
+    uint64_t next = seq + 1;
 
-    run->ledgers[0].count--;
-    run->ledgers[0].torn = true;
-    json_object_set_new(run_find(run, "load.end"), "complete", json_false());
-    expect(run, VERDICT_PASS, NULL);
+    run_outcome(run, 1, seq)->lsn = run_lsn(RUN_FAULT_MS) + 64;
+    run_absent(run, NULL, 1, seq);
+    while (run_outcome(run, 1, next)->lsn == 0)
+        next++;
+    run_outcome(run, 1, next)->lsn = run_lsn(1000);
+    expect(run, VERDICT_FAIL, "exactly the tail");
 }
 END_TEST
 
-static void report_ledgers(struct run_builder *run, bool first_complete, bool second_complete)
+/* Without a flush at commit a crash restart loses the end of the same timeline. */
+START_TEST(asynchronous_tail_of_a_restart)
 {
-    json_t *end = run_find(run, "load.end");
+    struct run_builder *run = run_standard(
+        &(struct run_plan){.level = LEDGER_OFF, .promise = "none", .no_failover = true});
 
-    json_object_set_new(end, "complete", json_boolean(first_complete && second_complete));
-    json_object_set_new(end, "ledgers",
-                        json_pack("[{s:s, s:s, s:b}, {s:s, s:s, s:b}]", "node", "c1", "file",
-                                  "c1-worker-0.ledger", "complete", first_complete, "node", "c1",
-                                  "file", "c1-worker-1.ledger", "complete", second_complete));
-}
-
-/* One worker died: the ledgers of the others must end in order all the same. */
-START_TEST(another_worker_died)
-{
-    struct run_builder *run = standard();
-
-    run->ledgers[0].count--;
-    report_ledgers(run, false, true);
-    expect(run, VERDICT_PASS, NULL);
-    run = standard();
-    run->ledgers[0].count--;
-    report_ledgers(run, true, false);
-    expect(run, VERDICT_INCONCLUSIVE, "c1-worker-0.ledger has no end");
-    run = standard();
-    run->ledgers[0].torn = true;
-    report_ledgers(run, true, false);
-    expect(run, VERDICT_INCONCLUSIVE, "c1-worker-0.ledger is cut off");
+    run_absent(run, NULL, 1, run_last_before(run, 1, LEDGER_ACKED, RUN_FAULT_MS));
+    expect(run, VERDICT_PASS, "lost 1");
+    run = run_standard(
+        &(struct run_plan){.level = LEDGER_LOCAL, .promise = "none", .no_failover = true});
+    run_absent(run, NULL, 1, run_last_before(run, 1, LEDGER_ACKED, RUN_FAULT_MS));
+    expect(run, VERDICT_FAIL, "CORRUPTION");
 }
 END_TEST
 
-/* As many files as workers, but not the ones that were written. */
-START_TEST(a_ledger_of_the_list_is_missing)
+START_TEST(lost_on_a_branch)
 {
     struct run_builder *run = standard();
-    json_t *end = run_find(run, "load.end");
 
-    report_ledgers(run, true, true);
-    json_object_set_new(json_array_get(json_object_get(end, "ledgers"), 1), "file",
-                        json_string("c2-worker-0.ledger"));
-    expect(run, VERDICT_INCONCLUSIVE, "c2-worker-0.ledger is not here");
+    run_outcome(run, 1, 100)->timeline = 9;
+    run_absent(run, NULL, 1, 100);
+    expect(run, VERDICT_FAIL, "no ancestor of timeline 2: two writers");
 }
 END_TEST
 
-START_TEST(dead_worker_may_have_sent_what_it_reserved)
+START_TEST(lost_without_a_position)
 {
-    struct run_builder *run = standard();
-    uint64_t seq = run->sequences[1] + 3;
+    struct run_builder *run =
+        run_standard(&(struct run_plan){.level = LEDGER_LOCAL, .promise = "local"});
+    uint64_t seq = run_last_before(run, 1, LEDGER_ACKED, RUN_FAULT_MS);
 
-    run->ledgers[0].records[run->ledgers[0].count - 1] = (struct ledger_record){
-        .kind = LEDGER_RESERVE, .client = 1, .seq = seq - 2, .lsn = seq + 100};
-    run_present(run, NULL, 1, seq);
-    json_object_set_new(run_find(run, "load.end"), "complete", json_false());
-    expect(run, VERDICT_PASS, NULL);
+    run_outcome(run, 1, seq)->lsn = 0;
+    run_absent(run, NULL, 1, seq);
+    expect(run, VERDICT_FAIL, "1 of them have no recorded position");
 }
 END_TEST
 
-START_TEST(gap_between_tokens)
+/* What is gone was committed up to 50 ms before the fault. */
+START_TEST(recovery_point_is_that_of_the_oldest_loss)
 {
     struct run_builder *run = standard();
+    uint64_t seq = run_last_before(run, 1, LEDGER_ACKED, RUN_FAULT_MS);
 
-    for (size_t i = 0; i < run->ledgers[0].count; i++)
-        if (run->ledgers[0].records[i].client == 1 && run->ledgers[0].records[i].seq == 42)
-            run->ledgers[0].records[i].client = 0;
-    expect(run, VERDICT_INCONCLUSIVE, "client 1: 1 tokens from 42 on have no record");
+    for (uint64_t back = 0; back < 5; back++) {
+        run_outcome(run, 1, seq - back)->lsn = run_lsn(RUN_FAULT_MS) + 640 - back * 64;
+        run_absent(run, NULL, 1, seq - back);
+    }
+    struct judged judged = run_judge(run, "durability", NULL);
+    const json_t *rpo = json_object_get(judged.result.details, "rpo");
+    ck_assert_double_eq_tol(json_number_value(json_object_get(rpo, "ms")), 46, 3);
+    ck_assert_int_eq(json_number(rpo, "transactions", -1), 5);
+    ck_assert_int_eq(json_number(rpo, "bytes", -1), 640);
+    judged_free(&judged);
+    run_free(run);
 }
 END_TEST
 
-START_TEST(two_outcomes_of_one_token)
+/* Under the promise "local", too, an acknowledgement may be worth less than promised. */
+START_TEST(below_a_local_promise)
 {
-    struct run_builder *run = standard();
+    struct run_builder *run =
+        run_standard(&(struct run_plan){.level = LEDGER_OFF, .promise = "local"});
+    uint64_t seq = run_last_before(run, 1, LEDGER_ACKED, RUN_FAULT_MS);
 
-    run_outcome(run, 1, 43)->seq = 42;
-    expect(run, VERDICT_INCONCLUSIVE, "contradict");
+    run_outcome(run, 1, seq)->lsn = run_lsn(RUN_FAULT_MS) + 64;
+    run_absent(run, NULL, 1, seq);
+    expect(run, VERDICT_FAIL, "synchronous_commit = off");
 }
 END_TEST
 
-START_TEST(impossible_sequence_takes_no_memory)
+START_TEST(nothing_was_acknowledged)
 {
-    struct run_builder *run = standard();
+    struct run_builder *run = run_standard(&(struct run_plan){.no_fault = true});
 
-    run_outcome(run, 1, 43)->seq = UINT64_C(1) << 60;
-    expect(run, VERDICT_INCONCLUSIVE, "impossible");
+    for (size_t ledger = 0; ledger < 2; ledger++)
+        for (size_t i = 0; i < run->ledgers[ledger].count; i++)
+            if (run->ledgers[ledger].records[i].class == LEDGER_ACKED &&
+                run->ledgers[ledger].records[i].kind == LEDGER_OUTCOME)
+                run->ledgers[ledger].records[i].class = LEDGER_IN_DOUBT;
+    expect(run, VERDICT_INCONCLUSIVE, "nothing was acknowledged");
 }
 END_TEST
 
-START_TEST(ledger_of_another_run)
+/* As much as was asked for is enough, one less is not. */
+START_TEST(exposure_at_the_minimum)
 {
     struct run_builder *run = standard();
+    struct judged judged = run_judge(run, "durability", NULL);
+    const json_t *list = json_object_get(judged.result.details, "exposure");
+    int64_t acked = json_number(json_array_get(list, 0), "acked_last_second", -1);
 
-    strcpy(run->ledgers[1].header.run, "run-2");
-    expect(run, VERDICT_INCONCLUSIVE, "belongs to run run-2");
-}
-END_TEST
-
-START_TEST(orchestrator_died)
-{
-    struct run_builder *run = standard();
-
-    run_drop(run, "run.end");
-    expect(run, VERDICT_INCONCLUSIVE, "no end");
+    ck_assert_int_gt(acked, 100);
+    judged_free(&judged);
+    run_free(run);
+    expect_verdict(standard(), "durability",
+                   json_pack("{s:I}", "minimum-exposure", (json_int_t) acked), VERDICT_PASS, NULL);
+    expect_verdict(standard(), "durability",
+                   json_pack("{s:I}", "minimum-exposure", (json_int_t) acked + 1),
+                   VERDICT_INCONCLUSIVE, "too little was at stake");
 }
 END_TEST
 
@@ -586,11 +526,9 @@ TEST_MAIN("check durability", 60, NULL, NULL, whole_run_passes, lost_tail, lost_
           local_promise_allows_the_tail, local_promise_forbids_a_hole, level_not_recorded,
           hidden_warnings_prove_nothing, exposed_is_counted_apart,
           read_on_the_final_primary_and_gone, read_on_a_deposed_node_does_not_count,
-          aborted_and_read, read_of_a_token_that_nobody_wrote, standby_lacks_a_token,
-          standby_holds_more, standby_present_set_is_cut, primary_present_set_is_cut,
-          primary_present_set_is_missing, standby_was_not_read, present_event_contradicts_its_file,
-          scans_disagree, idle_cluster, more_exposure_is_asked_for, no_fault_needs_no_exposure,
-          ledger_is_missing, ledger_is_torn, ledger_has_no_end, dead_worker_is_no_hole,
-          another_worker_died, a_ledger_of_the_list_is_missing,
-          dead_worker_may_have_sent_what_it_reserved, gap_between_tokens, two_outcomes_of_one_token,
-          impossible_sequence_takes_no_memory, ledger_of_another_run, orchestrator_died)
+          aborted_and_read, read_of_a_token_that_nobody_wrote, idle_cluster,
+          more_exposure_is_asked_for, no_fault_needs_no_exposure, an_odd_row_counts_once,
+          the_right_number_of_wrong_rows, lost_at_the_fork_is_corruption,
+          a_position_of_another_timeline, asynchronous_tail_of_a_restart, lost_on_a_branch,
+          lost_without_a_position, recovery_point_is_that_of_the_oldest_loss, below_a_local_promise,
+          nothing_was_acknowledged, exposure_at_the_minimum)

@@ -270,9 +270,177 @@ START_TEST(nobody_was_told_of_the_last_timeline)
 }
 END_TEST
 
+/* --- which fault ------------------------------------------------------------------------------ */
+
+/* A fault of a step that expects nothing, on n3. */
+static void another_fault(struct run_builder *run, int64_t at_ms)
+{
+    json_t *event = json_deep_copy(run_find_where(run, "fault.injected", "uid", "kill-n1"));
+
+    json_object_set_new(event, "uid", json_string("other-n3"));
+    json_object_set_new(event, "step", json_string("other"));
+    json_object_set_new(event, "node", json_string("n3"));
+    json_object_set_new(event, "clock", json_string("n3"));
+    json_object_set_new(event, "f0_ns", json_integer((json_int_t) run_node_ns("n3", at_ms)));
+    json_object_set_new(event, "f1_ns", json_integer((json_int_t) run_node_ns("n3", at_ms)));
+    json_array_insert_new(run->journal, json_array_size(run->journal) - 1, event);
+}
+
+static void expect_time(struct run_builder *run, double time_ms, const char *uid)
+{
+    struct judged judged = run_judge(run, "failover-time", NULL);
+
+    ck_assert_msg(judged.result.verdict == VERDICT_PASS, "%s", judged.result.text);
+    ck_assert_double_eq_tol(number(judged.result.details, "time_ms"), time_ms, 5);
+    ck_assert_str_eq(json_text(incident(&judged, 0), "uid", ""), uid);
+    judged_free(&judged);
+    run_free(run);
+}
+
+/* The failover counts from the fault that was to bring it. */
+START_TEST(a_neighbour_that_expects_nothing)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+
+    another_fault(run, 5300);
+    expect_time(run, 1804, "kill-n1");
+}
+END_TEST
+
+/* None was to bring it: the last one before writes stopped, and none from within the outage. */
+START_TEST(a_fault_within_the_outage)
+{
+    struct run_builder *run =
+        run_standard(&(struct run_plan){.expect = json_pack("{s:s}", "failover", "any")});
+
+    another_fault(run, 6500);
+    expect_time(run, 1804, "kill-n1");
+    run = run_standard(&(struct run_plan){.expect = json_pack("{s:s}", "failover", "any")});
+    another_fault(run, 3000);
+    expect_time(run, 1804, "kill-n1");
+}
+END_TEST
+
+/* A fault to come is not the cause, whatever it expects. */
+START_TEST(the_second_fault_did_not_bring_the_first_failover)
+{
+    struct run_plan plan = twice();
+
+    plan.expect = json_pack("{s:s}", "failover", "any");
+    struct run_builder *run = run_standard(&plan);
+    struct judged judged = run_judge(run, "failover-time", NULL);
+    ck_assert_str_eq(json_text(incident(&judged, 0), "uid", ""), "kill-n1");
+    ck_assert_str_eq(json_text(incident(&judged, 1), "uid", ""), "again-n2");
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
+/* n1 came back in place, though a failover was to come; the next kill brought one. */
+START_TEST(a_failover_of_the_second_fault_is_none_of_the_first)
+{
+    struct run_plan plan = {.no_failover = true,
+                            .second_ms = SECOND_MS,
+                            .expect = json_pack("{s:s}", "failover", "yes")};
+    struct run_builder *run = run_standard(&plan);
+    struct judged judged = run_judge(run, "failover-time", NULL);
+
+    ck_assert_msg(judged.result.verdict == VERDICT_FAIL, "%s", judged.result.text);
+    ck_assert_msg(strstr(judged.result.text, "did not happen after kill") != NULL, "%s",
+                  judged.result.text);
+    ck_assert_double_eq_tol(number(judged.result.details, "time_ms"), 904, 5);
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
+/* The candidate was killed while it was elected: one failover, and both were to bring it. */
+START_TEST(two_faults_share_a_failover)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+    json_t *method = json_object_get(run_scenario(run), "method");
+
+    another_fault(run, 6300);
+    json_array_append_new(method, json_pack("{s:s, s:s, s:{s:s}}", "name", "other", "fault",
+                                            "process.kill", "expect", "failover", "yes"));
+    expect_time(run, 1804, "kill-n1");
+}
+END_TEST
+
+/* n2 was promoted and took writes, and the final primary does not descend from it. */
+START_TEST(an_abandoned_promotion)
+{
+    struct run_plan plan = twice();
+    struct run_builder *run = run_standard(&plan);
+
+    json_array_remove(json_object_get(run_find(run, "timeline"), "history"), 1);
+    struct judged judged = run_judge(run, "failover-time", NULL);
+    ck_assert_double_eq_tol(number(judged.result.details, "outage_ms"), 3904, 8);
+    ck_assert_double_eq_tol(number(judged.result.details, "time_ms"), 3904, 8);
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
+/* The position was read before the fork, and the commit may lie behind it. */
+START_TEST(an_answer_across_the_fork)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+
+    old_primary_answers(run, 5900, 1, run_lsn(RUN_FAULT_MS) - 10);
+    old_primary_answers(run, 5905, 1, run_lsn(RUN_FAULT_MS) + 100);
+    struct judged judged = run_judge(run, "failover-time", NULL);
+    ck_assert_double_eq_tol(number(judged.result.details, "outage_ms"), 1804, 8);
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
+/* n3 was promoted first, answered, and was given up: its timeline is the higher one. */
+START_TEST(an_abandoned_promotion_answered_first)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+
+    old_primary_answers(run, 5900, 9, run_lsn(5900));
+    old_primary_answers(run, 5905, 9, run_lsn(5905));
+    expect_time(run, 1804, "kill-n1");
+}
+END_TEST
+
+/* Writes stopped by themselves, and two faults came later: the first one counts. */
+START_TEST(faults_long_after_writes_stopped)
+{
+    struct run_builder *run =
+        run_standard(&(struct run_plan){.expect = json_pack("{s:s}", "failover", "any")});
+    json_t *event = run_find(run, "fault.injected");
+
+    json_object_set_new(event, "f0_ns", json_integer((json_int_t) run_node_ns("n1", 6303)));
+    json_object_set_new(event, "f1_ns", json_integer((json_int_t) run_node_ns("n1", 6304)));
+    another_fault(run, 6500);
+    expect_time(run, 500, "kill-n1");
+}
+END_TEST
+
+/* Two faults of one step, the first without an effect for two seconds. */
+START_TEST(faults_of_one_step_share_a_failover)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+
+    another_fault(run, 3000);
+    json_object_set_new(run_find_where(run, "fault.injected", "uid", "other-n3"), "step",
+                        json_string("kill"));
+    expect_time(run, 1804, "kill-n1");
+}
+END_TEST
+
 TEST_MAIN("check failover-time, several faults", 60, NULL, NULL, two_failovers_have_their_own_times,
           the_worst_of_two_decides, each_expected_failover_must_come,
           the_second_failover_is_unwanted, a_failover_without_a_fault, a_stall_then_a_failover,
           writes_come_back_late_after_a_stall, what_one_step_expects_is_not_held_against_another,
           an_abandoned_branch_never_ends_an_outage, what_the_history_holds_ends_an_outage,
-          branches_unknown, positions_unknown, nobody_was_told_of_the_last_timeline)
+          branches_unknown, positions_unknown, nobody_was_told_of_the_last_timeline,
+          a_neighbour_that_expects_nothing, a_fault_within_the_outage,
+          the_second_fault_did_not_bring_the_first_failover,
+          a_failover_of_the_second_fault_is_none_of_the_first, two_faults_share_a_failover,
+          an_abandoned_promotion, an_answer_across_the_fork, an_abandoned_promotion_answered_first,
+          faults_long_after_writes_stopped, faults_of_one_step_share_a_failover)

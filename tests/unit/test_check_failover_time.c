@@ -288,6 +288,160 @@ START_TEST(work_scheduled_before_the_fault_does_not_end_it)
 }
 END_TEST
 
+/* Only the direct probes stand still: they have no part in an outage of the endpoint. */
+START_TEST(blind_direct_probes_are_left_out)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+
+    for (size_t i = 0; i < run->ledgers[1].count; i++) {
+        struct ledger_record *record = &run->ledgers[1].records[i];
+        if (record->kind == LEDGER_BEAT && record->done_ns > run_client_ns(6000) &&
+            record->done_ns < run_client_ns(7000))
+            *record = (struct ledger_record){.kind = LEDGER_RESERVE, .client = RUN_DIRECT_N1};
+    }
+    expect(run, NULL, VERDICT_PASS, NULL);
+}
+END_TEST
+
+START_TEST(blind_and_over_the_bound)
+{
+    expect(run_standard(&(struct run_plan){.blind_from = 6600, .blind_until = 7000}),
+           bound("1500ms"), VERDICT_INCONCLUSIVE, "across the outage");
+}
+END_TEST
+
+/* An acknowledgement that came with a warning is none that the outage ends with. */
+START_TEST(weak_commits_do_not_end_it)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+
+    for (size_t i = 0; i < run->ledgers[0].count; i++) {
+        struct ledger_record *record = &run->ledgers[0].records[i];
+        if (record->kind == LEDGER_OUTCOME && record->class == LEDGER_ACKED &&
+            record->timeline == 2 && record->done_ns < run_client_ns(7500))
+            record->class = LEDGER_WEAK;
+    }
+    struct judged judged = run_judge(run, "failover-time", NULL);
+    ck_assert_double_eq_tol(detail(&judged, "outage_ms"), 2504, 8);
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
+/* Late answers in place: the same timeline, and still of work from before the fault. */
+START_TEST(late_answers_in_place)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){.no_failover = true});
+
+    run_outcome(run, 1, run_last_before(run, 1, LEDGER_ACKED, RUN_FAULT_MS))->done_ns =
+        run_client_ns(5900);
+    struct judged judged = run_judge(run, "failover-time", NULL);
+    ck_assert_double_eq_tol(detail(&judged, "outage_ms"), 1804, 12);
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
+/* The new primary first answers what had waited since before the fault. */
+START_TEST(old_work_on_the_new_timeline)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+
+    for (size_t i = 0; i < run->ledgers[0].count; i++) {
+        struct ledger_record *record = &run->ledgers[0].records[i];
+        if (record->timeline == 2 && record->scheduled_ns < run_client_ns(6900))
+            record->scheduled_ns = run_client_ns(RUN_FAULT_MS - 100);
+    }
+    struct judged judged = run_judge(run, "failover-time", NULL);
+    ck_assert_double_eq_tol(detail(&judged, "time_ms"), 1904, 5);
+    ck_assert_double_eq_tol(detail(&judged, "outage_ms"), 1904, 8);
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
+START_TEST(a_gap_before_the_fault_is_not_its_outage)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+
+    for (size_t i = 0; i < run->ledgers[0].count; i++) {
+        struct ledger_record *record = &run->ledgers[0].records[i];
+        if (record->kind == LEDGER_OUTCOME && record->done_ns > run_client_ns(1000) &&
+            record->done_ns < run_client_ns(4000))
+            record->class = LEDGER_IN_DOUBT;
+    }
+    struct judged judged = run_judge(run, "failover-time", NULL);
+    ck_assert_double_eq_tol(detail(&judged, "outage_ms"), 1804, 5);
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
+/* Writes went on for two seconds of the fault: the failover took longer than the outage. */
+START_TEST(the_failover_is_longer_than_the_outage)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+    json_t *event = run_find(run, "fault.injected");
+
+    json_object_set_new(event, "f0_ns", json_integer((json_int_t) run_node_ns("n1", 3000)));
+    json_object_set_new(event, "f1_ns", json_integer((json_int_t) run_node_ns("n1", 3001)));
+    expect(run, bound("3s"), VERDICT_FAIL, "3.803 s");
+}
+END_TEST
+
+START_TEST(clients_that_never_came_back)
+{
+    struct run_builder *run = run_standard(
+        &(struct run_plan){.never_back = true, .expect = json_pack("{s:s}", "failover", "any")});
+    struct judged judged = run_judge(run, "failover-time", NULL);
+    const json_t *clients = json_object_get(judged.result.details, "clients");
+
+    ck_assert_int_eq(json_number(clients, "count", -1), 4);
+    ck_assert_int_eq(json_number(clients, "never_back", -1), 4);
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
+/* One timeline only: which of them count is no question. */
+START_TEST(history_unknown_and_not_needed)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){.no_failover = true});
+
+    run_drop(run, "timeline");
+    expect(run, NULL, VERDICT_PASS, NULL);
+}
+END_TEST
+
+/* Nothing after the thaw: whether it is too late, the bound says. */
+START_TEST(writes_do_not_go_on_after_a_stall)
+{
+    struct run_plan plan = stalling();
+
+    plan.never_back = true;
+    expect(run_standard(&plan), NULL, VERDICT_INCONCLUSIVE, "did not go on after the stall");
+    plan = stalling();
+    plan.never_back = true;
+    expect(run_standard(&plan), bound("2s"), VERDICT_FAIL, "is over the bound");
+}
+END_TEST
+
+/* An outcome without a timeline is of that of its session. */
+START_TEST(timelines_of_sessions)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+
+    for (size_t i = 0; i < run->ledgers[0].count; i++)
+        if (run->ledgers[0].records[i].kind == LEDGER_OUTCOME)
+            run->ledgers[0].records[i].timeline = 0;
+    struct judged judged = run_judge(run, "failover-time", NULL);
+    ck_assert_msg(judged.result.verdict == VERDICT_PASS, "%s", judged.result.text);
+    ck_assert_double_eq_tol(detail(&judged, "time_ms"), 1804, 5);
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
 TEST_MAIN("check failover-time", 60, NULL, NULL, outage_and_failover_time, over_the_bound,
           error_reaches_across_the_bound, bound_of_the_topology, failover_never_comes,
           failover_never_comes_and_the_bound_has_passed, load_ended_before_the_bound,
@@ -296,4 +450,9 @@ TEST_MAIN("check failover-time", 60, NULL, NULL, outage_and_failover_time, over_
           blind_elsewhere, probes_missing_at_the_edge, direct_probes_are_left_out,
           no_clock_estimate, writes_stall_and_go_on, writes_stall_until_the_recovery,
           writes_that_should_stall_go_on, a_stall_does_not_count_against_the_bound,
-          writes_should_continue, work_scheduled_before_the_fault_does_not_end_it)
+          writes_should_continue, work_scheduled_before_the_fault_does_not_end_it,
+          blind_direct_probes_are_left_out, blind_and_over_the_bound, weak_commits_do_not_end_it,
+          late_answers_in_place, old_work_on_the_new_timeline,
+          a_gap_before_the_fault_is_not_its_outage, the_failover_is_longer_than_the_outage,
+          clients_that_never_came_back, history_unknown_and_not_needed,
+          writes_do_not_go_on_after_a_stall, timelines_of_sessions)

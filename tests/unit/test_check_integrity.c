@@ -136,7 +136,17 @@ START_TEST(nothing_but_what_was_left_out)
 }
 END_TEST
 
+/* It says that it failed, and not where: that is no pass. */
+START_TEST(not_ok_without_a_problem)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+
+    json_object_set_new(run_find(run, "integrity"), "ok", json_false());
+    expect_verdict(run, "integrity", NULL, VERDICT_FAIL, "0 problems");
+}
+END_TEST
+
 TEST_MAIN("check integrity", 30, NULL, NULL, sound, a_bad_block, a_problem_contradicts_its_ok,
           budget_exceeded, a_standby_is_missing, nothing_examined, nothing_recorded,
           one_method_is_waived, everything_is_waived, what_observe_leaves_out_is_told,
-          nothing_but_what_was_left_out)
+          nothing_but_what_was_left_out, not_ok_without_a_problem)

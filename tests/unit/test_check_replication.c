@@ -194,9 +194,34 @@ START_TEST(not_recorded)
 }
 END_TEST
 
+START_TEST(another_node_was_watched)
+{
+    struct run_builder *run = standard();
+
+    json_object_set_new(run_find(run, "quorum-wait"), "node", json_string("n3"));
+    expect(run, VERDICT_INCONCLUSIVE, "was on n3, the primary is n2");
+}
+END_TEST
+
+/* 4 GiB of log are one unit of the upper half. */
+START_TEST(positions_beyond_four_gibibytes)
+{
+    struct run_builder *run = standard();
+
+    json_object_set_new(run_find(run, "replication"), "lsn", json_string("1/0"));
+    for (size_t i = 0; i < 2; i++) {
+        const char *node = i == 0 ? "n1" : "n3";
+        const char *lsn = i == 0 ? "1/0" : "0/FFFFFFFF";
+        json_object_set_new(standby(run, node), "own_receive_lsn", json_string(lsn));
+        json_object_set_new(standby(run, node), "own_replay_lsn", json_string(lsn));
+    }
+    expect(run, VERDICT_FAIL, "n3 is 1 bytes behind");
+}
+END_TEST
+
 TEST_MAIN("check replication", 30, NULL, NULL, whole, degraded_until_the_quorum_is_back,
           a_receiver_that_does_not_stream, the_wrong_timeline, behind_by_its_own_word,
           received_goes_back_after_a_restart, no_position_of_its_own, a_standby_was_not_asked,
           empty_sync_set, too_few_synchronous_standbys, a_commit_that_did_not_wait,
           no_commit_was_watched, an_inactive_slot, a_slot_of_somebody_else, no_promise_of_a_quorum,
-          not_recorded)
+          not_recorded, another_node_was_watched, positions_beyond_four_gibibytes)

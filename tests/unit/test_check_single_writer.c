@@ -63,6 +63,8 @@ START_TEST(fencing_time_is_reported)
 
     ck_assert_str_eq(json_text(fencing, "node", ""), "n1");
     ck_assert_msg(ms > 150 && ms < 200, "fencing %f", ms);
+    ms = json_number_value(json_object_get(fencing, "last_write_after_fault_ms"));
+    ck_assert_double_eq_tol(ms, 1986, 1);
     judged_free(&judged);
     run_free(run);
 }
@@ -194,8 +196,81 @@ START_TEST(a_short_silence_widens_the_resolution)
 }
 END_TEST
 
+START_TEST(one_row_is_an_overlap)
+{
+    expect(run_standard(&(struct run_plan){.old_writer_until = 6820}), VERDICT_FAIL,
+           "n1 (timeline 1) accepted 1 writes");
+}
+END_TEST
+
+START_TEST(nobody_wrote)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+
+    for (size_t ledger = 0; ledger < 2; ledger++)
+        for (size_t i = 0; i < run->ledgers[ledger].count; i++)
+            if (run->ledgers[ledger].records[i].class == LEDGER_ACKED &&
+                run->ledgers[ledger].records[i].kind == LEDGER_OUTCOME)
+                run->ledgers[ledger].records[i].class = LEDGER_IN_DOUBT;
+    expect(run, VERDICT_INCONCLUSIVE, "no write was acknowledged");
+}
+END_TEST
+
+/* The probes of n3 within a time become records that nobody looks at. */
+static void skip_n3(struct run_builder *run, int64_t from_ms, int64_t until_ms)
+{
+    for (size_t i = 0; i < run->ledgers[1].count; i++) {
+        struct ledger_record *record = &run->ledgers[1].records[i];
+        if (record->client == RUN_DIRECT_N3 && record->scheduled_ns > run_client_ns(from_ms) &&
+            record->scheduled_ns < run_client_ns(until_ms))
+            record->kind = LEDGER_MISSED;
+    }
+}
+
+START_TEST(a_node_is_not_probed_any_more)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+
+    skip_n3(run, 8000, RUN_END_MS);
+    expect(run, VERDICT_INCONCLUSIVE, "nobody probed n3 for 20");
+}
+END_TEST
+
+/* A connection that found no host saw the node at its end, not all the time before. */
+START_TEST(a_failed_connection_is_one_look)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+
+    skip_n3(run, 6000, 8000);
+    run_record(run, 1,
+               (struct ledger_record){.kind = LEDGER_OUTCOME,
+                                      .class = LEDGER_UNSENT,
+                                      .phase = LEDGER_CONNECTING,
+                                      .flags = LEDGER_DIRECT,
+                                      .client = RUN_DIRECT_N3,
+                                      .seq = 9999,
+                                      .node = 2,
+                                      .scheduled_ns = run_client_ns(6010),
+                                      .sent_ns = run_client_ns(6010),
+                                      .done_ns = run_client_ns(7990)});
+    expect(run, VERDICT_INCONCLUSIVE, "nobody probed n3 for 20");
+}
+END_TEST
+
+/* A beat is due every 50 ms; 300 ms of silence is the limit, and still looking. */
+START_TEST(silence_at_the_limit)
+{
+    expect(run_standard(&(struct run_plan){.blind_from = 8001, .blind_until = 8300}), VERDICT_PASS,
+           NULL);
+    expect(run_standard(&(struct run_plan){.blind_from = 8001, .blind_until = 8350}),
+           VERDICT_INCONCLUSIVE, "stood still");
+}
+END_TEST
+
 TEST_MAIN("check single-writer", 60, NULL, NULL, one_after_the_other, adjacent, overlapping,
           late_answer, fencing_time_is_reported, weak_commits_are_writes_too,
           no_direct_probe_of_a_node, blind_worker, blind_before_the_fault, dead_worker,
           missing_ledger, a_node_is_not_probed_for_a_while, a_probe_that_hangs_is_no_pause,
-          baseline, resolution_is_the_probe_interval, a_short_silence_widens_the_resolution)
+          baseline, resolution_is_the_probe_interval, a_short_silence_widens_the_resolution,
+          one_row_is_an_overlap, nobody_wrote, a_node_is_not_probed_any_more,
+          a_failed_connection_is_one_look, silence_at_the_limit)

@@ -268,6 +268,17 @@ START_TEST(a_skipped_step_is_in_the_summary)
 }
 END_TEST
 
+/* The only check that the scenario names had nothing to judge. */
+START_TEST(nothing_judged)
+{
+    struct run_builder *run = run_standard(
+        &(struct run_plan){.no_fault = true, .checks = json_pack("{s:{}}", "steady-state")});
+
+    run_drop(run, "steady-state");
+    expect(run, RUN_INCONCLUSIVE, 2, "no check judged anything");
+}
+END_TEST
+
 START_TEST(residue)
 {
     struct run_builder *run = standard();
@@ -638,7 +649,7 @@ START_TEST(summary_of_a_pass)
                                  "durability     pass",
                                  "[ledger/present-n2.tokens]",
                                  "blind spots",
-                                 "run directory /tmp/ordeal-built-",
+                                 "/ordeal-built-",
                                  NULL};
 
     expect_text(standard(), parts, "\033[");
@@ -748,11 +759,11 @@ TEST_MAIN("report", 60, NULL, NULL, pass, a_failed_check_fails, fail_outranks_in
           parameters_as_people_write_them, a_fault_without_effect, a_witness_that_does_not_see_it,
           a_fault_that_was_cut_short, a_fault_that_failed, no_fault_at_all,
           a_cluster_that_is_not_back, a_ledger_that_did_not_arrive, a_skipped_step,
-          an_optional_skipped_step, a_dead_worker, every_step_was_optional_and_skipped,
-          a_skipped_step_is_in_the_summary, residue, residue_is_told_with_its_remedy,
-          result_with_residue_is_valid, a_node_nobody_confirmed, a_fault_still_there,
-          a_holding_fault_never_undone, the_orchestrator_died, aborted, refused,
-          aborted_and_not_clean, aborted_before_anything_was_changed,
+          an_optional_skipped_step, a_dead_worker, nothing_judged,
+          every_step_was_optional_and_skipped, a_skipped_step_is_in_the_summary, residue,
+          residue_is_told_with_its_remedy, result_with_residue_is_valid, a_node_nobody_confirmed,
+          a_fault_still_there, a_holding_fault_never_undone, the_orchestrator_died, aborted,
+          refused, aborted_and_not_clean, aborted_before_anything_was_changed,
           aborted_and_the_cluster_is_not_back, sent_and_nothing_more_is_known, result_is_valid,
           result_without_evidence_is_valid, result_of_a_refused_run_is_valid, schema_refuses,
           summary_of_a_pass, summary_of_a_loss, summary_of_a_refusal, colour_for_a_terminal,
