@@ -5,6 +5,7 @@
 # make check      install what is missing, build, run all tests  (SAN=address,undefined for sanitizers)
 # make lint       format, clang-tidy, cppcheck, size gate, dependency direction
 # make bench      timings, apart from the tests
+# make mutate     each mutant of the checks must fail some test
 # make soak N=20  healthy clusters over and over, apart from the tests
 # make deps       install the packages below
 #
@@ -58,7 +59,7 @@ KILL_SOURCES := lib/kill_point.c $(shell grep -l '^\#include "lib/kill_point.h"'
 KILL_PROGRAMS := $(addprefix $(KILL)/,ordeal ordeald ordeal-guardian)
 kill_objects = $(foreach source,$(1),$(if $(filter $(source),$(KILL_SOURCES)),$(KILL),$(BUILD))/$(source:.c=.o))
 
-.PHONY: all deps demo check test-programs bench-programs lint bench soak clean
+.PHONY: all deps demo check test-programs bench-programs lint bench soak mutate clean
 .DELETE_ON_ERROR:
 .PRECIOUS: $(BUILD)/%.o $(KILL)/%.o
 
@@ -138,6 +139,12 @@ bench: deps
 soak: deps
 	@$(MAKE) --no-print-directory all
 	@tests/soak/run $(BUILD) $(N)
+
+# a mutant is compiled without the optimiser, which takes longer than its tests
+mutate: deps
+	@$(MAKE) --no-print-directory $(ARCHIVE) test-programs
+	@COMPILE="$(CC) $(CPPFLAGS) $(MODULE_CFLAGS) $(CFLAGS) -O0 -U_FORTIFY_SOURCE" LINK_FLAGS="$(LDFLAGS)" \
+		LINK_LIBS="$(CHECK_LIBS) $(MODULE_LIBS)" tests/mutation/run $(BUILD)
 
 clean:
 	rm -rf build build-*
