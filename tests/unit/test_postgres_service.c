@@ -150,7 +150,10 @@ START_TEST(test_fence_of_a_frozen_server)
     struct pg_processes before = processes();
 
     for (size_t i = 0; i < before.count; i++)
-        ck_assert_int_eq(process_signal(before.items[i].id, SIGSTOP, NULL), STATUS_OK);
+        if (process_signal(before.items[i].id, SIGSTOP, NULL) != STATUS_OK)
+            ck_assert(
+                !process_alive(before.items[i].id)); /* some children live for a moment only */
+    before = processes();
     OWNED_JSON json_t *result = call("postgres.fence", NULL);
     ck_assert_int_eq(json_number(result, "killed", 0), (int64_t) before.count);
     for (size_t i = 0; i < before.count; i++)
@@ -171,9 +174,11 @@ START_TEST(test_fence_of_a_frozen_group)
     snprintf(group, sizeof group, "ordeal-test-%d", (int) getpid());
     ck_assert_msg(cgroup_create(group, &err) == STATUS_OK, "%s", err.message);
     for (size_t i = 0; i < before.count; i++)
-        ck_assert_int_eq(cgroup_join(group, before.items[i].id.pid, &err), STATUS_OK);
+        if (cgroup_join(group, before.items[i].id.pid, &err) != STATUS_OK)
+            ck_assert_msg(!process_alive(before.items[i].id), "%s", err.message);
     ck_assert_msg(cgroup_freeze(group, true, deadline_in_ms(5000), &err) == STATUS_OK, "%s",
                   err.message);
+    before = processes();
     OWNED_JSON json_t *state = call("postgres.state", NULL);
     ck_assert(json_flag(state, "running", false));
     ck_assert(json_flag(state, "frozen", false));
