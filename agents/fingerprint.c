@@ -119,6 +119,13 @@ static const char *kept_path(struct arena *arena, const struct method_call *call
     return arena_printf(arena, "%s/before.json", call->state_folder);
 }
 
+void fingerprint_tidy(const char *state_folder)
+{
+    OWNED_ARENA struct arena *arena = arena_new();
+
+    unlink(arena_printf(arena, "%s/before.json.tmp", state_folder));
+}
+
 /* NULL when there is none. */
 static enum status read_kept(const char *path, json_t **ret_kept, struct error *err)
 {

@@ -21,6 +21,9 @@ enum status node_fingerprint(const struct method_call *call, json_t **ret_result
                              struct error *err);
 enum status node_forget(const struct method_call *call, json_t **ret_result, struct error *err);
 
+/* What a power cut left of keeping a fingerprint; at the agent's start. */
+void fingerprint_tidy(const char *state_folder);
+
 /* Fills one section, or several: sections that cannot be read for want of a program stay out. */
 typedef enum status fingerprint_section(const struct method_call *call, json_t *fingerprint,
                                         struct error *err);

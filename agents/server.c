@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "agents/agent.h"
+#include "agents/fingerprint.h"
 #include "agents/method_table.h"
 #include "lib/clock.h"
 #include "lib/json.h"
@@ -468,6 +469,7 @@ enum status agent_run(const struct agent_options *options, struct error *err)
     enum status status = prepare(&agent, err);
 
     if (status == STATUS_OK) {
+        fingerprint_tidy(options->state);
         protect_self();
         log_line(LOG_INFO, "listening on %s port %d", options->address, options->port);
         status = loop_run(agent.loop, err);

@@ -60,6 +60,22 @@ static enum status write_all(int fd, const json_t *json)
     return STATUS_OK;
 }
 
+/* A new name is durable when its folder is. */
+static enum status sync_folder(const char *path, struct error *err)
+{
+    const char *slash = strrchr(path, '/');
+    OWNED_BUFFER struct buffer folder = BUFFER(4096);
+
+    if (slash == NULL)
+        buffer_printf(&folder, ".");
+    else
+        buffer_printf(&folder, "%.*s", slash == path ? 1 : (int) (slash - path), path);
+    OWNED_FD int fd = open(buffer_text(&folder), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0 || fsync(fd) != 0)
+        return error_system(err, "syncing %s", buffer_text(&folder));
+    return STATUS_OK;
+}
+
 enum status json_write_file(const char *path, const json_t *json, struct error *err)
 {
     OWNED_BUFFER struct buffer temporary = BUFFER(4096);
@@ -76,7 +92,7 @@ enum status json_write_file(const char *path, const json_t *json, struct error *
         unlink(name);
         return status;
     }
-    return STATUS_OK;
+    return sync_folder(path, err);
 }
 
 const char *json_text(const json_t *object, const char *key, const char *fallback)

@@ -20,7 +20,8 @@ MUST_CHECK enum status json_read(const json_t *json, const char *what, struct er
 MUST_CHECK enum status json_parse_text(const char *text, size_t length, json_t **ret_json,
                                        struct error *err);
 MUST_CHECK enum status json_read_file(const char *path, json_t **ret_json, struct error *err);
-/* Write a file whole (temporary name, fsync, rename), indented by two, keys sorted. */
+/* Write a file whole (temporary name, fsync, rename, fsync of the folder), indented by two, keys
+ * sorted. */
 MUST_CHECK enum status json_write_file(const char *path, const json_t *json, struct error *err);
 /* Values with a default for a missing or null member; a member of another type gives the default.
  */

@@ -251,6 +251,20 @@ START_TEST(the_policy_bounds_methods_and_holds)
 }
 END_TEST
 
+START_TEST(a_start_removes_what_was_half_written)
+{
+    char path[256];
+
+    put_in_state("before.json.tmp", "{\"run\": \"run-");
+    snprintf(path, sizeof path, "%s/before.json.tmp", agent_fixture_state());
+    ck_assert_int_eq(access(path, F_OK), 0);
+    agent_fixture_restart();
+    agent_peer_free(peer);
+    peer = agent_peer_new("control");
+    ck_assert_int_ne(access(path, F_OK), 0);
+}
+END_TEST
+
 START_TEST(without_a_policy_an_hour_is_the_most)
 {
     json_t *params = inject_params("f-1", "process.kill");
@@ -518,10 +532,11 @@ END_TEST
 TEST_MAIN("agent server", 60, setup, teardown, hello_says_who_answers, unknown_things_are_refused,
           strangers_are_refused_told_and_logged, methods_need_a_session, one_run_at_a_time,
           a_session_without_an_orchestrator_ends, the_lever_stops_all_but_undoing,
-          the_policy_bounds_methods_and_holds, without_a_policy_an_hour_is_the_most,
-          a_session_for_another_node_is_refused, a_state_folder_under_test_is_refused,
-          files_of_the_spool_are_read, a_session_that_wrote_nothing_leaves_nothing,
-          a_large_file_comes_in_parts, nothing_outside_the_spool_is_read,
-          faults_are_refused_before_anything_is_recorded, a_node_without_power_driver_says_so,
-          power_runs_the_drivers_programs, a_dead_agent_comes_back, a_dead_guardian_ends_the_agent,
-          a_fingerprint_has_all_sections, what_was_before_is_kept_until_it_is_forgotten)
+          the_policy_bounds_methods_and_holds, a_start_removes_what_was_half_written,
+          without_a_policy_an_hour_is_the_most, a_session_for_another_node_is_refused,
+          a_state_folder_under_test_is_refused, files_of_the_spool_are_read,
+          a_session_that_wrote_nothing_leaves_nothing, a_large_file_comes_in_parts,
+          nothing_outside_the_spool_is_read, faults_are_refused_before_anything_is_recorded,
+          a_node_without_power_driver_says_so, power_runs_the_drivers_programs,
+          a_dead_agent_comes_back, a_dead_guardian_ends_the_agent, a_fingerprint_has_all_sections,
+          what_was_before_is_kept_until_it_is_forgotten)

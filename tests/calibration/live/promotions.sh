@@ -58,10 +58,13 @@ END_METHOD
     echo "synchronous_standby_names = ''" | on "$node" tee -a "$data/postgresql.auto.conf" >/dev/null
     postmaster=$(on "$node" head -n 1 "$data/postmaster.pid")
     on "$node" kill -HUP "$postmaster"
-    finish 1
+    finish 5 # what was planted is there still, and the audit says so
     the_topology
-    sql "$node" "ALTER SYSTEM RESET synchronous_standby_names"
+    grep -q "setting synchronous_standby_names in $data/postgresql.auto.conf" "$run/summary.txt" ||
+        wrong "the audit does not name what was planted"
+    sql "$node" "ALTER SYSTEM RESET synchronous_standby_names" # as it says
     sql "$node" "SELECT pg_reload_conf()" >"$work/reloaded"
+    expect 0 "$ordeal" recover -t "$topology"
     count_again
     numbers=$("$count" writers "$run" "$before" "$((before + 1))")
     eval "$numbers"

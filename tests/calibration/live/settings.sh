@@ -61,8 +61,11 @@ weak_run() { # KIND
     until_ok 40 journal_has '"phase":"baseline"'
     behind "$node" "${weaken[$1]}"
     sql "$node" "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'ordeal_load'" >"$work/gone"
+    # put back on the new primary before the audit: this is about what was acknowledged
+    until_ok 40 journal_has '"event":"ha.route"'
+    node=$(grep '"event":"ha.promote"' "$run/journal.ndjson" | tail -n 1 | sed 's/.*"node":"\([^"]*\)".*/\1/')
+    behind "$node" "${restore[$1]}" >"$work/restored"
     ended
-    behind "$(primary_now)" "${restore[$1]}" >"$work/restored"
     count_again
 }
 
