@@ -30,20 +30,32 @@ static bool ends_with(const char *text, const char *end)
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-/* The password file that primary_conninfo names, and the log of a server that we started, stay. */
-static bool is_ours(const char *name)
+/* The one that primary_conninfo names; one for a single use is named otherwise and must go. */
+static bool is_password_file(const struct session *session, const char *name)
+{
+    size_t length = strlen(session->node);
+
+    return strncmp(name, "ordeal-", strlen("ordeal-")) == 0 &&
+           strncmp(name + strlen("ordeal-"), session->node, length) == 0 &&
+           strcmp(name + strlen("ordeal-") + length, ".pgpass") == 0;
+}
+
+/* That password file, and the log of a server that we started, stay. */
+static bool is_ours(const struct session *session, const char *name)
 {
     if (strncmp(name, "ordeal", strlen("ordeal")) != 0)
         return strstr(name, ".ordeal-") != NULL;
-    return !ends_with(name, ".pgpass") && !ends_with(name, "-postgres.log");
+    return !is_password_file(session, name) && !ends_with(name, "-postgres.log");
 }
 
-static bool is_state_residue(const char *name)
+static bool is_state_residue(const struct session *session, const char *name)
 {
+    (void) session;
     return !is_furniture(name);
 }
 
-static void add_folder(struct arena *arena, const char *path, bool (*counts)(const char *name),
+static void add_folder(struct arena *arena, const struct session *session, const char *path,
+                       bool (*counts)(const struct session *session, const char *name),
                        json_t *files)
 {
     OWNED_DIR DIR *folder = opendir(path);
@@ -52,7 +64,7 @@ static void add_folder(struct arena *arena, const char *path, bool (*counts)(con
 
     while (folder != NULL && (entry = readdir(folder)) != NULL) {
         const char *name = entry->d_name;
-        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || !counts(name) ||
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || !counts(session, name) ||
             fstatat(dirfd(folder), name, &info, AT_SYMLINK_NOFOLLOW) != 0)
             continue;
         json_object_set_new(files, arena_printf(arena, "%s/%s", path, name),
@@ -65,13 +77,13 @@ static void add_database_folders(struct arena *arena, const struct session *sess
     const char *data = session->database.data, *volume;
     json_t *path;
 
-    add_folder(arena, postgres_parent(arena, session), is_ours, files);
-    add_folder(arena, data, is_ours, files);
-    add_folder(arena, arena_printf(arena, "%s/pg_wal", data), is_ours, files);
+    add_folder(arena, session, postgres_parent(arena, session), is_ours, files);
+    add_folder(arena, session, data, is_ours, files);
+    add_folder(arena, session, arena_printf(arena, "%s/pg_wal", data), is_ours, files);
     json_object_foreach((json_t *) (uintptr_t) session->volumes, volume, path)
     {
         if (json_is_string(path))
-            add_folder(arena, json_string_value(path), is_ours, files);
+            add_folder(arena, session, json_string_value(path), is_ours, files);
     }
 }
 
@@ -84,13 +96,13 @@ enum status fingerprint_files(const struct method_call *call, json_t *fingerprin
     json_t *files = fingerprint_of(fingerprint, "files");
 
     (void) err;
-    add_folder(arena, call->state_folder, is_state_residue, files);
+    add_folder(arena, session, call->state_folder, is_state_residue, files);
     if (session == NULL)
         return STATUS_OK;
     if (session->is_database)
         add_database_folders(arena, session, files);
     /* a power agent may share its machine with others' agents and labs */
     for (size_t i = 0; session->power_on == NULL && i < sizeof shared / sizeof shared[0]; i++)
-        add_folder(arena, shared[i], is_ours, files);
+        add_folder(arena, session, shared[i], is_ours, files);
     return STATUS_OK;
 }

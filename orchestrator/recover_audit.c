@@ -38,6 +38,29 @@ static void print_found(const struct residue_audit *audit, const char *node, con
     }
 }
 
+static bool was_compared(const struct residue_audit *audit, size_t index)
+{
+    return json_object_get(audit->before, audit->topology->nodes[index].name) != NULL;
+}
+
+/* A node that nobody looked at before cannot be called clean, only free of what is ours. */
+static const char *said_of(const struct residue_audit *audit, size_t index, bool accept)
+{
+    if (!audit->clean[index])
+        return accept ? "accepted as it is" : "NOT clean";
+    return was_compared(audit, index) ? "clean" : "not compared: no state from before";
+}
+
+static void print_compared(const struct residue_audit *audit)
+{
+    size_t nodes = audit->topology->node_count, missing = 0;
+
+    for (size_t i = 0; i < nodes; i++)
+        missing += !was_compared(audit, i);
+    if (missing > 0)
+        printf("%zu of %zu nodes not compared: no state from before\n", missing, nodes);
+}
+
 static bool conclude(const struct residue_audit *audit, bool accept)
 {
     OWNED_JSON json_t *params = json_pack("{s:s}", "run", cluster_run(audit->cluster));
@@ -50,10 +73,7 @@ static bool conclude(const struct residue_audit *audit, bool accept)
         dirty[i] = !audit->clean[i];
         clean = clean && audit->clean[i];
         print_found(audit, node, found);
-        printf("%-12s %s\n", node,
-               audit->clean[i] ? "clean"
-               : accept        ? "accepted as it is"
-                               : "NOT clean");
+        printf("%-12s %s\n", node, said_of(audit, i, accept));
     }
     struct cluster_request *requests =
         residue_ask(audit, "node.forget", params, accept ? NULL : dirty);
@@ -62,6 +82,7 @@ static bool conclude(const struct residue_audit *audit, bool accept)
             printf("%-12s %s\n", requests[i].node, requests[i].error.message);
         json_decref(requests[i].result);
     }
+    print_compared(audit);
     return clean || accept;
 }
 

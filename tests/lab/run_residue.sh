@@ -81,7 +81,8 @@ cp "$work/out" "$work/summary"
 expect 5 "$ordeal" recover -t "$topology"
 says 'n1 +compared with what it was before run'
 says 'on n1: nft delete table inet ordeal_left'
-says 'p1 +clean'
+says 'p1 +not compared: no state from before'
+says '1 of 5 nodes not compared: no state from before'
 
 # ---- the commands, as they were printed ----
 cp "$work/summary" "$work/out"
@@ -118,4 +119,5 @@ expect 0 "$ordeal" recover --accept -t "$topology"
 says 'n2 +clean'
 says 'c1 +accepted as it is'
 expect 0 "$ordeal" recover -t "$topology"
-says 'c1 +clean'
+says 'c1 +not compared: no state from before'
+says '5 of 5 nodes not compared: no state from before'

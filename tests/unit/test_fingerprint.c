@@ -22,7 +22,7 @@
 #define STATE "/tmp/state"
 
 static char group[64], inner[80]; /* of this test; the server's group in it */
-static struct session session;
+static struct session session = {.node = "n1"};
 static struct topology topology;
 static const struct residue_question question = {.topology = &topology, .manager = "manual"};
 
@@ -150,6 +150,12 @@ static const struct residue_case cases[] = {
      "sysctl net/ipv4/conf/lo/log_martians: was 0, is 1", "sysctl -w ", 0, NULL},
     {"a file of ours in a shared folder", NULL, "mkdir /tmp/ordeal-x; touch /tmp/ordeal-x/y",
      "files", "folder /tmp/ordeal-x: left by Ordeal", "rm -r -- /tmp/ordeal-x", 0, NULL},
+    {"a password file for one use, beside the one that stays", NULL,
+     "touch /tmp/ordeal-n1.pgpass /tmp/ordeal-n1.once.pgpass", "files",
+     "file /tmp/ordeal-n1.once.pgpass: left by Ordeal", "rm -r -- /tmp/ordeal-n1.once.pgpass", 0,
+     "rm /tmp/ordeal-n1.pgpass"},
+    {"a password file of another node", NULL, "touch /tmp/ordeal-n12.pgpass", "files",
+     "file /tmp/ordeal-n12.pgpass: left by Ordeal", "rm -r -- /tmp/ordeal-n12.pgpass", 0, NULL},
     {"a file in the state folder", NULL, "touch '/tmp/state/it'\\''s'", "files",
      "file /tmp/state/it's: left by Ordeal", "rm -r -- '/tmp/state/it'\\''s'", 0, NULL},
 };
