@@ -148,10 +148,7 @@ static enum status run_part(struct running *running, const struct scenario *scen
     part->interrupted = result.interrupted;
     part->seconds = (double) (clock_boot_ns() - began_ns) / NS_PER_SECOND;
     if (status == STATUS_OK)
-        read_result(running,
-                    scenario->optional && result.unsupported &&
-                        rank(part->exit_code) <= rank(EXIT_REFUSED),
-                    part);
+        read_result(running, scenario->optional && result.unsupported, part);
     return status;
 }
 

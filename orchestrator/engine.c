@@ -11,6 +11,7 @@
 #include "lib/json.h"
 #include "lib/owned.h"
 #include "lib/version.h"
+#include "orchestrator/command.h"
 #include "orchestrator/engine_state.h"
 
 enum { CONNECT_MS = 15000 };
@@ -434,14 +435,22 @@ static bool take_late_signals(void)
     return any;
 }
 
-/* Refused for want of a power driver, or every step that it has was skipped. */
-static bool did_nothing(const struct engine *engine)
+/* Every fault step that it has was skipped: nothing was sent, nothing failed. */
+static bool all_skipped(const struct engine *engine)
 {
     for (const struct injection *injection = engine->injections; injection != NULL;
          injection = injection->next)
-        if (injection->sent)
+        if (injection->sent || injection->failed)
             return false;
-    return engine->refused_power || (engine->skipped && strcmp(engine->outcome, "completed") == 0);
+    return engine->skipped && strcmp(engine->outcome, "completed") == 0;
+}
+
+/* A verdict that says more than "could not be done" stands: fail, aborted, not recovered. */
+bool engine_unsupported(const struct engine *engine, int exit_code)
+{
+    if (exit_code == EXIT_REFUSED)
+        return engine->refused_power;
+    return exit_code == EXIT_INCONCLUSIVE && all_skipped(engine);
 }
 
 static enum status run_blocked(const struct engine_options *options,
@@ -461,10 +470,11 @@ static enum status run_blocked(const struct engine_options *options,
     engine->journal = NULL;
     view_free(engine->view);
     engine->view = NULL;
-    *ret_result = (struct engine_result){.exit_code = engine_report(engine),
+    int exit_code = engine_report(engine);
+    *ret_result = (struct engine_result){.exit_code = exit_code,
                                          .outcome = engine->outcome,
                                          .interrupted = engine->signals > 0,
-                                         .unsupported = did_nothing(engine)};
+                                         .unsupported = engine_unsupported(engine, exit_code)};
     engine_free(engine);
     return STATUS_OK;
 }

@@ -151,12 +151,21 @@ struct probe_view load_view(const struct engine *engine, const struct ha_state *
                                .p99_us = worst_p99_us(engine)};
 }
 
+void load_expect_move(struct engine *engine, uint32_t timeline)
+{
+    for (size_t i = 0; i < engine->load_count; i++)
+        if (engine->loads[i].timeline > timeline)
+            timeline = engine->loads[i].timeline;
+    if (timeline > engine->left_timeline)
+        engine->left_timeline = timeline;
+}
+
 bool load_moved(const struct engine *engine)
 {
     for (size_t i = 0; i < engine->load_count; i++) {
         const struct load_node *load = &engine->loads[i];
 
-        if (load->timeline > engine->first_timeline && load->last_ack_ns != 0)
+        if (load->timeline > engine->left_timeline && load->last_ack_ns != 0)
             return true;
     }
     return false;
@@ -289,7 +298,7 @@ enum status load_baseline(struct engine *engine, struct error *err)
     status = engine_pause(engine, engine->scenario->baseline_ms, err);
     if (status != STATUS_OK)
         return status;
-    engine->first_timeline = engine->loads[0].timeline;
+    engine->left_timeline = engine->loads[0].timeline;
     journal_baseline(engine, from_ns, acked_total(engine) - acked);
     return STATUS_OK;
 }

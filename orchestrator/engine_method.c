@@ -178,7 +178,7 @@ static bool bit(const struct engine *engine)
     return false;
 }
 
-/* A failover is waited for when one is expected and something was injected that could cause it. */
+/* The last one that is expected is waited for, when something was injected that could cause it. */
 static bool failover_pending(const struct engine *engine)
 {
     return scenario_expects_failover(engine->scenario) && bit(engine) && !load_moved(engine);

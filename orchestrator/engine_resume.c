@@ -91,18 +91,20 @@ static enum status check_topology(const struct topology *topology, const struct 
 
 /* ---- its faults ---- */
 
-static const char *const outcomes[] = {"fault.undone", "fault.failed"};
-
-static bool has_outcome(const struct record *record, const char *uid)
+static bool has_event(const struct record *record, const char *name, const char *uid)
 {
-    for (size_t i = 0; i < sizeof outcomes / sizeof outcomes[0]; i++) {
-        size_t index = 0;
+    size_t index = 0;
 
-        for (const json_t *event; (event = record_next(record, outcomes[i], &index)) != NULL;)
-            if (strcmp(json_text(event, "uid", ""), uid) == 0)
-                return true;
-    }
+    for (const json_t *event; (event = record_next(record, name, &index)) != NULL;)
+        if (strcmp(json_text(event, "uid", ""), uid) == 0)
+            return true;
     return false;
+}
+
+/* One that failed may have begun all the same; its undo was asked for after that was journaled. */
+bool engine_may_be_active(const struct record *record, const char *uid)
+{
+    return !has_event(record, "fault.undone", uid);
 }
 
 /* The node whose agent holds the record of a fault. */
@@ -136,8 +138,18 @@ static void journal_undone(struct engine *engine, const json_t *event, const cha
     journal_event(engine->journal, "fault.undone", undone);
 }
 
-static void ask_about(struct engine *engine, const json_t *event)
+/* It never came to a record: nothing was done. */
+static void journal_failed(struct engine *engine, const json_t *event, const struct error *error)
 {
+    json_t *failed = same_fault(event);
+
+    json_object_set_new(failed, "error", json_from_error(error));
+    journal_event(engine->journal, "fault.failed", failed);
+}
+
+static void ask_about(struct engine *engine, const struct record *record, const json_t *event)
+{
+    const char *uid = json_text(event, "uid", "");
     const char *agent = agent_of(engine, event);
     json_t *params = engine_params(engine);
     OWNED_JSON json_t *result = NULL;
@@ -148,25 +160,23 @@ static void ask_about(struct engine *engine, const json_t *event)
         cluster_call(engine->cluster, agent, "fault.undo", params, UNDO_MS, &result, &error);
     if (status == STATUS_OK) {
         journal_undone(engine, event, agent, result);
-    } else if (status == STATUS_NOT_FOUND) { /* it never came to a record: nothing was done */
-        json_t *failed = same_fault(event);
-
-        json_object_set_new(failed, "error", json_from_error(&error));
-        journal_event(engine->journal, "fault.failed", failed);
+    } else if (status == STATUS_NOT_FOUND) {
+        if (!has_event(record, "fault.failed", uid))
+            journal_failed(engine, event, &error);
     } else {
-        journal_note(engine->journal, "undoing %s on %s: %s", json_text(event, "uid", "?"), agent,
-                     error.message);
+        journal_note(engine->journal, "undoing %s on %s: %s", uid, agent, error.message);
         engine->clean = false;
     }
 }
 
+/* Before anything else, since this session's heartbeats renew the lease of what is still active. */
 static void settle_faults(struct engine *engine, const struct record *record)
 {
     size_t index = 0;
 
     for (const json_t *event; (event = record_next(record, "fault.inject", &index)) != NULL;)
-        if (!has_outcome(record, json_text(event, "uid", "")))
-            ask_about(engine, event);
+        if (engine_may_be_active(record, json_text(event, "uid", "")))
+            ask_about(engine, record, event);
 }
 
 /* ---- all of it ---- */

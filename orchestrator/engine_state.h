@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Insides of a run, shared by the files engine*.c, preflight.c, step.c and injection.c. Nobody else
- * includes this.
+ * includes this but the test of these insides.
  */
 #ifndef ORDEAL_ORCHESTRATOR_ENGINE_STATE_H
 #define ORDEAL_ORCHESTRATOR_ENGINE_STATE_H
@@ -14,6 +14,8 @@
 #include "orchestrator/view.h"
 #include "topologies/cluster.h"
 #include "topologies/ha/ha.h"
+
+struct record;
 
 enum { LOAD_SAMPLES = 16, STATE_MS = 3000, UNDO_MS = 60000, POWER_MS = 90000 };
 
@@ -66,7 +68,7 @@ struct engine {
     struct error failed; /* of a step; ends the method */
     json_t *members;     /* last event per node */
     char first_writer[40];
-    uint32_t first_timeline;
+    uint32_t left_timeline; /* that the failover which is expected last leaves behind */
 
     json_t *fingerprints; /* before, per node */
     const char *outcome;
@@ -88,6 +90,9 @@ void engine_free(struct engine *engine);
 /* Dials every node, heeds signals; STATUS_OK when all of them answer. */
 MUST_CHECK enum status engine_connect(struct engine *engine, struct error *err);
 void engine_outcome(struct engine *engine, const char *outcome, const struct error *reason);
+/* It ended so only because this cluster cannot do what the scenario asks for: no power driver, or
+ * no step that a node supports. */
+bool engine_unsupported(const struct engine *engine, int exit_code);
 void engine_phase(struct engine *engine, const char *phase);
 /* Turn the loop for so long; STATUS_ABORTED as every blocking call. */
 MUST_CHECK enum status engine_pause(struct engine *engine, int64_t ms, struct error *err);
@@ -108,6 +113,10 @@ void engine_wind_up(struct engine *engine);     /* all put back, evidence, audit
 void engine_close(struct engine *engine);       /* the last event, connections closed */
 int engine_report(const struct engine *engine); /* exit code, from the files alone */
 
+/* ---- engine_resume.c ---- */
+/* Of a run that died: may the fault of this uid still be active? Only its undo rules that out. */
+bool engine_may_be_active(const struct record *record, const char *uid);
+
 /* ---- engine_load.c ---- */
 MUST_CHECK enum status load_begin(struct engine *engine, const char *primary, struct error *err);
 MUST_CHECK enum status load_baseline(struct engine *engine, struct error *err);
@@ -119,7 +128,13 @@ int64_t load_last_ack_ns(const struct engine *engine); /* orchestrator's clock, 
 int64_t load_acked_last_second(const struct engine *engine);
 double load_rate(const struct engine *engine);
 struct probe_view load_view(const struct engine *engine, const struct ha_state *state);
-/* Load whose writer or timeline is not the one of the baseline: a failover has been seen. */
+/*
+ * A failover is expected from here on: what the load and a look at the primary (0: none) tell as
+ * the newest timeline is the one that it leaves behind. Before the first of them it is the
+ * baseline's.
+ */
+void load_expect_move(struct engine *engine, uint32_t timeline);
+/* Writes are acknowledged on a newer timeline: the failover that was expected last was seen. */
 bool load_moved(const struct engine *engine);
 
 /* ---- engine_method.c ---- */

@@ -50,7 +50,7 @@ static void journal_failed(struct injection *injection, const struct error *erro
 
     json_object_set_new(event, "error", json_from_error(error));
     journal_event(injection->run->engine->journal, "fault.failed", event);
-    injection->journaled = true;
+    injection->journaled = injection->failed = true;
 }
 
 /* ---- undo ---- */
@@ -310,6 +310,8 @@ static void send_inject(struct injection *injection, int64_t at_ns)
     if (at_ns != 0)
         begin_together(injection, at_ns, params);
     injection->sent = true;
+    if (strcmp(run->step->expect_failover, "yes") == 0)
+        load_expect_move(engine, injection->timeline);
     cluster_post(engine->cluster, injection->agent->name, "fault.inject", params, INJECT_MS,
                  on_injected, injection);
 }
@@ -398,6 +400,17 @@ static json_t *gaps_json(const struct ha_state *state)
     return standbys;
 }
 
+/* Of those that write; 0 when nobody does. */
+static uint32_t newest_timeline(const struct ha_state *state)
+{
+    uint32_t newest = 0;
+
+    for (size_t i = 0; i < state->count; i++)
+        if (state->members[i].primary && state->members[i].timeline > newest)
+            newest = state->members[i].timeline;
+    return newest;
+}
+
 static void ask_supported(struct injection *injection)
 {
     cluster_post(injection->run->engine->cluster, injection->agent->name, "fault.supported",
@@ -420,6 +433,7 @@ static void on_permitted(void *argument, enum status status, const json_t *resul
     }
     journal_failed(injection, error);
     finish(injection);
+    asked(injection->run);
 }
 
 /* Another agent will carry it out, but the node belongs to its owner. */
@@ -462,6 +476,7 @@ void injection_start(struct step_run *run, const struct topology_node *node, jso
     }
     /* the look at the cluster is gone when the answer comes: keep what the exposure needs */
     injection->standbys = gaps_json(state);
+    injection->timeline = newest_timeline(state);
     if (power)
         ask_permission(injection);
     else

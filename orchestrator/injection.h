@@ -27,11 +27,13 @@ struct injection {
     const struct topology_node *node;             /* that it acts on */
     const struct topology_node *agent;            /* that executes it; its clock is f0's and f1's */
     json_t *params, *result, *witness, *standbys; /* owned; standbys: gaps before it */
+    uint32_t timeline;                            /* of the primary before it, 0: there was none */
     size_t witnesses_open;
     loop_handle timer;
     bool able;      /* its node can do it: waits for the others, then for the disk */
     bool sent;      /* fault.inject went out: there may be something to undo */
     bool journaled; /* fault.injected or fault.failed */
+    bool failed;    /* fault.failed: no skipped one */
     bool undoing, undone;
     bool over; /* counts no longer for its step */
 };
