@@ -41,14 +41,17 @@ static enum status drop(PGconn *connection, const char *name, int64_t deadline_n
                         struct error *err)
 {
     const char *values[] = {name};
+    bool in_use = false;
     enum status status;
 
     for (;;) {
         status = pg_query_params(connection, "SELECT pg_drop_replication_slot($1)", 1, values,
                                  deadline_ns, NULL, err);
-        if (!same_state(status, err, "55006"))
+        bool over = status == STATUS_TIMEOUT && in_use; /* the deadline fell into the last try */
+        if (!over && !same_state(status, err, "55006"))
             break;
-        if (!postgres_wait_turn(deadline_ns) || deadline_passed(deadline_ns))
+        in_use = true;
+        if (over || !postgres_wait_turn(deadline_ns) || deadline_passed(deadline_ns))
             return error_set(err, STATUS_TIMEOUT, "slot %s is still in use", name);
     }
     if (status != STATUS_OK && !same_state(status, err, "42704")) /* gone already */

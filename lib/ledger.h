@@ -46,7 +46,7 @@ enum ledger_role { /* what a client is */
                    LEDGER_DIRECT        /* probe: one node, whatever its role */
 };
 
-enum ledger_class { /* design section 8 */
+enum ledger_class { /* docs/load.md */
                     LEDGER_ACKED,
                     LEDGER_WEAK,
                     LEDGER_IN_DOUBT,
@@ -122,7 +122,7 @@ enum ledger_level ledger_level_from_name(const char *name);
 
 /*
  * Class of an outcome from phase, command tag, severity, SQLSTATE and notices; never from message
- * text (design section 8; checking.md section 4.4). Pure.
+ * text (docs/load.md). Pure.
  */
 struct ledger_evidence {
     enum ledger_phase phase;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The model of a scenario file (schema ordeal/scenario-1) and of a profile (ordeal/profile-1);
- * design section 5, docs/scenarios.md. Everything that can be known without a cluster is checked
+ * docs/scenarios.md. Everything that can be known without a cluster is checked
  * when the file is read, and everything wrong is reported at once.
  */
 #ifndef ORDEAL_ORCHESTRATOR_SCENARIO_H

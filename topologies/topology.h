@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The model of a topology file (schema ordeal/topology-1; design section 5, docs/formats.md).
+ * The model of a topology file (schema ordeal/topology-1; docs/topologies.md, docs/formats.md).
  */
 #ifndef ORDEAL_TOPOLOGIES_TOPOLOGY_H
 #define ORDEAL_TOPOLOGIES_TOPOLOGY_H

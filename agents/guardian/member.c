@@ -88,6 +88,11 @@ bool member_text(const char *json, const char *name, char *text, size_t size)
     return true;
 }
 
+bool member_is_there(const char *json, const char *name)
+{
+    return find(json, name, NULL) != NULL;
+}
+
 int64_t member_number(const char *json, const char *name, int64_t fallback)
 {
     const char *value = find(json, name, NULL);

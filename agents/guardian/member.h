@@ -14,6 +14,8 @@
 
 /* A string without escapes; false when it is absent, another type or does not fit. */
 bool member_text(const char *json, const char *name, char *text, size_t size);
+/* Whatever its value is. */
+bool member_is_there(const char *json, const char *name);
 /* An integer; `fallback` when it is absent or another type. */
 int64_t member_number(const char *json, const char *name, int64_t fallback);
 /* One object from first to last byte, strings closed, brackets in pairs. */

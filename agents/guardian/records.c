@@ -193,7 +193,12 @@ static enum status check_exclusion(const struct guardian *guardian, const char *
 {
     char excludes[NAME_SIZE], fault[NAME_SIZE];
 
-    if (!member_text(text, "excludes", excludes, sizeof excludes) || excludes[0] == '\0')
+    if (!member_is_there(text, "excludes"))
+        return STATUS_OK;
+    if (!member_text(text, "excludes", excludes, sizeof excludes))
+        return error_set(err, STATUS_INVALID, "a record's excludes is a plain text of at most %d",
+                         NAME_SIZE - 1);
+    if (excludes[0] == '\0')
         return STATUS_OK;
     read_name(text, "fault", fault);
     for (int i = 0; i < RECORDS_MAX; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The write outage as the clients felt it: acknowledgements through the endpoint, the gaps between
- * them, and how finely anybody looked. Definitions: design section 9, docs/verdicts.md.
+ * them, and how finely anybody looked. Definitions: docs/verdicts.md.
  */
 #ifndef ORDEAL_ORCHESTRATOR_CHECKS_OUTAGE_H
 #define ORDEAL_ORCHESTRATOR_CHECKS_OUTAGE_H

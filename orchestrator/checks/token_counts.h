@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The table of design section 8: what became of each class of outcome. An odd token counts in its
+ * What became of each class of outcome. An odd token counts in its
  * own column only, so that one defect is one finding.
  */
 #ifndef ORDEAL_ORCHESTRATOR_CHECKS_TOKEN_COUNTS_H

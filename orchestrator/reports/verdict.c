@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The verdict on the run: not recovered, else aborted or refused, else the worst of its checks.
- * A fault that did not bite is never a pass (design sections 1 and 10).
+ * A fault that did not bite is never a pass (docs/verdicts.md).
  */
 #include <string.h>
 

@@ -121,7 +121,8 @@ static const char *open_excluding(struct guardian_connection *connection, const 
 START_TEST(what_excludes_each_other_is_open_one_at_a_time)
 {
     OWNED_GUARDIAN struct guardian_connection first = rig_dial(), second = rig_dial(),
-                                              third = rig_dial(), fourth = rig_dial();
+                                              third = rig_dial(), fourth = rig_dial(),
+                                              fifth = rig_dial();
 
     ck_assert_str_eq(open_excluding(&first, "f-1", "power:n1"), "");
     ck_assert_str_eq(open_excluding(&second, "f-2", "power:n2"), "");
@@ -132,6 +133,8 @@ START_TEST(what_excludes_each_other_is_open_one_at_a_time)
     ASK(&first, "", "injected f-1");
     ASK(&first, "", "undo f-1");
     ck_assert_str_eq(open_excluding(&first, "f-5", "power:n1"), "");
+    ck_assert_str_eq(open_excluding(&fifth, "f-6", "a\\u0062"),
+                     "guardian: a record's excludes is a plain text of at most 79");
 }
 END_TEST
 

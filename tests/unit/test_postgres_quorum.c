@@ -122,7 +122,7 @@ START_TEST(test_slots_are_dropped)
     postgres_fixture_wait(fixture, 0, "SELECT active FROM pg_replication_slots", "t");
     ck_assert_int_eq(postgres_fixture_try(fixture, 0, "postgres.slots",
                                           json_pack("{s:[], s:b, s:i}", "ensure", "drop_others", 1,
-                                                    "timeout_ms", 400),
+                                                    "timeout_ms", 1500),
                                           &result, &err),
                      STATUS_TIMEOUT);
     ck_assert_ptr_nonnull(strstr(err.message, "slot n2 is still in use"));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * HA managers behind one table of functions (design section 15). One file a driver, listed once in
+ * HA managers behind one table of functions (docs/ha-manual.md). One file a driver, listed once in
  * ha.def; nothing outside this folder asks which one is in use.
  */
 #ifndef ORDEAL_TOPOLOGIES_HA_HA_H
