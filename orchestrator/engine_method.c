@@ -17,7 +17,8 @@ enum {
     SURVEY_EVERY_MS = 1000,
     SURVEY_MS = 2000,
     STOP_EVERY_MS = 200,
-    FAILOVER_MS = 60000 /* at least so long an expected failover is waited for */
+    FAILOVER_MS = 60000, /* an expected failover is waited for, when none is promised */
+    BESIDE_MS = 10000    /* beside twice the promise, to tell late from never */
 };
 
 /* ---- scheduling ---- */
@@ -224,7 +225,7 @@ static bool never(const struct engine *engine)
 static enum status attend_steps(struct engine *engine, struct error *err)
 {
     int64_t promise_ms = engine->topology->promise.failover_ms;
-    int64_t wait_ms = promise_ms * 2 > FAILOVER_MS ? promise_ms * 2 : FAILOVER_MS;
+    int64_t wait_ms = promise_ms > 0 ? promise_ms * 2 + BESIDE_MS : FAILOVER_MS;
     enum status status = turn_until(engine, all_ended, INT64_MAX, err);
 
     if (status == STATUS_OK) {

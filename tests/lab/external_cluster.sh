@@ -93,14 +93,12 @@ write_scenarios() {
     recovery=8s scenario kill-half 'Nobody rejoins' '' <<<"$kill"
     scenario freeze 'Frozen, and thawed after the failover' '' <<<\
         '  - { name: freeze, fault: process.freeze, target: { role: primary, process: everything }, for: 6s, expect: { failover: yes } }'
-    scenario partition 'Cut off from everybody' '' <<<\
-        '  - { name: cut, fault: network.partition, target: { role: primary }, with: { peers: others }, for: 7s, expect: { failover: yes } }'
     scenario crash 'The machine goes away, and is switched on' '' <<<\
         "  - { name: crash, fault: node.crash, target: { role: primary }, for: 5s, expect: { failover: yes } }
   - { name: switch, power: on, target: { role: any, mode: all } }"
     scenario optional 'A standby dies; its machine, where that is possible' '' <<<"  - { name: kill, fault: process.kill, target: { role: standby, process: everything }, expect: { failover: no } }
   - { name: crash, fault: node.crash, target: { role: standby }, for: 3s, optional: yes }"
-    printf 'schema: ordeal/profile-1\ntitle: Short\nscenarios: [kill-and-crash, freeze, partition, crash]\noptional: [crash]\n' \
+    printf 'schema: ordeal/profile-1\ntitle: Short\nscenarios: [kill-and-crash, freeze, crash]\noptional: [crash]\n' \
         >"$root/short.yaml"
 }
 
