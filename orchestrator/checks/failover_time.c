@@ -14,6 +14,7 @@
 #include "orchestrator/checks/blind.h"
 #include "orchestrator/checks/evidence.h"
 #include "orchestrator/checks/incidents.h"
+#include "orchestrator/checks/workload.h"
 
 struct failover {
     const struct record *record;
@@ -23,6 +24,7 @@ struct failover {
     struct evidence_faults faults;
     struct evidence_history history;
     struct incidents incidents;
+    struct workload workload;
     const struct incident *longest;      /* the headline; NULL: nothing was acknowledged */
     const struct incident *failover;     /* the slowest one, NULL without one */
     bool below_resolution;               /* the longest gap is none */
@@ -132,6 +134,7 @@ static void measure(struct failover *f)
     if (f->max_ns != 0 && f->max_ns < floor_ns)
         floor_ns = f->max_ns;
     incidents_find(incidents, f->record, &f->faults, &f->history, floor_ns, f->arena);
+    workload_read(&f->workload, &incidents->outage);
     f->longest = incidents->longest;
     if (f->longest == NULL)
         return;
@@ -272,6 +275,15 @@ static void describe(struct failover *f)
 
 /* --- judging ---------------------------------------------------------------------------------- */
 
+static size_t unplaced_faults(const struct failover *f)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < f->faults.count; i++)
+        count += !f->faults.items[i].placed;
+    return count;
+}
+
 static void judge_missing_failovers(struct failover *f)
 {
     for (size_t i = 0; i < f->faults.count; i++) {
@@ -284,6 +296,49 @@ static void judge_missing_failovers(struct failover *f)
     }
 }
 
+/* May a fault have begun before this failover, when it was placed behind it? */
+static bool clocks_may_explain(const struct failover *f, const struct incident *incident)
+{
+    for (size_t i = 0; i < f->faults.count; i++) {
+        const struct evidence_fault *fault = &f->faults.items[i];
+        if (fault->f0_ns > incident->gap.end_ns &&
+            fault->f0_ns - fault->error_ns <= incident->gap.end_ns)
+            return true;
+    }
+    return false;
+}
+
+/* It was sent and never recorded as injected: it may have bitten all the same. */
+static bool fault_of_unknown_effect(const struct failover *f)
+{
+    size_t index = 0;
+
+    for (const json_t *event; (event = record_next(f->record, "fault.inject", &index)) != NULL;) {
+        bool known = false;
+        for (size_t i = 0; i < f->faults.count; i++)
+            known = known || strcmp(f->faults.items[i].uid, json_text(event, "uid", "")) == 0;
+        if (!known)
+            return true;
+    }
+    return false;
+}
+
+static void judge_spontaneous(struct failover *f, const struct incident *incident)
+{
+    if (clocks_may_explain(f, incident))
+        reasons_add(&f->doubtful,
+                    "the clocks do not tell if a fault came before a failover (timeline %u to %u)",
+                    incident->gap.from, incident->gap.to);
+    else if (fault_of_unknown_effect(f))
+        reasons_add(&f->doubtful,
+                    "a fault was sent, what it did is not known, and a failover has no other cause "
+                    "(timeline %u to %u)",
+                    incident->gap.from, incident->gap.to);
+    else
+        reasons_add(&f->wrong, "a failover happened that no fault explains (timeline %u to %u)",
+                    incident->gap.from, incident->gap.to);
+}
+
 static void judge_unwanted_failover(struct failover *f, const struct incident *incident)
 {
     const char *expectation =
@@ -294,9 +349,8 @@ static void judge_unwanted_failover(struct failover *f, const struct incident *i
     if (expects(expectation, "no"))
         reasons_add(&f->wrong, "a failover happened that should not (timeline %u to %u)",
                     incident->gap.from, incident->gap.to);
-    else if (expects(expectation, "yes") && incident->again)
-        reasons_add(&f->wrong, "a failover happened that no fault explains (timeline %u to %u)",
-                    incident->gap.from, incident->gap.to);
+    else if (incident->fault == NULL || incident->again)
+        judge_spontaneous(f, incident);
     else if (!incident->gap.ended)
         reasons_add(&f->doubtful, "no write was acknowledged on timeline %u", incident->gap.to);
 }
@@ -310,6 +364,8 @@ static void judge_expected_failover(struct failover *f)
         return;
     }
     judge_missing_failovers(f);
+    if (unplaced_faults(f) > 0) /* any failover may be that of such a fault */
+        return;
     for (size_t i = 0; i < f->incidents.count; i++)
         if (f->incidents.items[i].failover)
             judge_unwanted_failover(f, &f->incidents.items[i]);
@@ -372,6 +428,28 @@ static void judge_bound(struct failover *f, const struct incident *incident)
                     evidence_ms(error_ns) / 1000);
 }
 
+/* An outage is over when the workload is served too; what is no outage took nobody away. */
+static void judge_workload(struct failover *f, const struct incident *incident)
+{
+    struct workload_return workload = workload_return(&f->workload, &incident->gap);
+
+    if (incident->fault == NULL || !incident->gap.ended || workload.back == workload.before ||
+        (!incident->failover && length_of(incident) <= f->blind_ns))
+        return;
+    if (workload.back == 0 && workload.looked)
+        reasons_add(&f->wrong,
+                    "writes through the endpoint are back for connections of the probes, and no "
+                    "workload client came back (of %zu)",
+                    workload.before);
+    else if (workload.back == 0)
+        reasons_add(&f->doubtful,
+                    "the load ended before any of %zu workload clients was seen to come back",
+                    workload.before);
+    else if (workload.looked)
+        reasons_add(&f->doubtful, "%zu of %zu workload clients never came back",
+                    workload.before - workload.back, workload.before);
+}
+
 /* Was anybody looking when it mattered? */
 static void judge_sight(struct failover *f, const struct gap *gap)
 {
@@ -431,6 +509,9 @@ static void judge_all(struct failover *f)
         reasons_add(&f->doubtful, "no fault could be placed on the client's clock");
         return;
     }
+    if (unplaced_faults(f) > 0)
+        reasons_add(&f->doubtful, "%zu of %zu faults could not be placed on the client's clock",
+                    unplaced_faults(f), f->faults.count);
     judge_expected_failover(f);
     if (workload_stopped(f)) {
         reasons_add(&f->doubtful, "no work was scheduled after the fault");
@@ -443,6 +524,7 @@ static void judge_all(struct failover *f)
         judge_stall(f);
     for (size_t i = 0; i < f->incidents.count; i++) {
         judge_continue(f, &f->incidents.items[i]);
+        judge_workload(f, &f->incidents.items[i]);
         judge_bound(f, &f->incidents.items[i]);
     }
 }

@@ -59,15 +59,27 @@ static const struct evidence_fault *choose_fault(const struct record *record,
     return chosen != NULL ? chosen : choose_of(record, faults, gap, since_ns, false);
 }
 
+/* A fault that came while writes stood still already may bring a failover of its own. */
+static int64_t left_over_since(const struct incident *before)
+{
+    int64_t since_ns = before->gap.begin_ns;
+
+    return before->fault != NULL && before->fault->f0_ns > since_ns ? before->fault->f0_ns
+                                                                    : since_ns;
+}
+
 static struct incident incident_of(const struct incidents *incidents, const struct record *record,
                                    const struct evidence_faults *faults, const struct gap *gap,
-                                   int64_t since_ns)
+                                   const struct incident *before)
 {
+    int64_t since_ns = before == NULL ? INT64_MIN : before->gap.end_ns;
     struct incident incident = {.gap = *gap, .failover = gap->to > gap->from, .time_ns = -1};
 
     outage_measure(&incidents->outage, &incident.gap);
     incident.fault = choose_fault(record, faults, gap, since_ns);
-    if (incident.fault == NULL && since_ns != INT64_MIN) {
+    if (incident.fault == NULL && before != NULL)
+        incident.fault = choose_fault(record, faults, gap, left_over_since(before));
+    if (incident.fault == NULL && before != NULL) {
         incident.again = incident.failover;
         incident.fault = choose_fault(record, faults, gap, INT64_MIN);
     }
@@ -87,7 +99,7 @@ static void find_items(struct incidents *incidents, const struct record *record,
                        const struct evidence_faults *faults, int64_t floor_ns, struct arena *arena)
 {
     const struct outage *outage = &incidents->outage;
-    int64_t since_ns = INT64_MIN;
+    const struct incident *before = NULL; /* the last failover */
 
     incidents->items = arena_array(arena, outage->gap_count + 1, sizeof *incidents->items);
     for (size_t i = 0; i < outage->gap_count; i++) {
@@ -96,15 +108,15 @@ static void find_items(struct incidents *incidents, const struct record *record,
         if (gap->to <= gap->from && gap->end_ns - gap->begin_ns < floor_ns && !longest)
             continue;
         struct incident *item = &incidents->items[incidents->count++];
-        *item = incident_of(incidents, record, faults, gap, since_ns);
+        *item = incident_of(incidents, record, faults, gap, before);
         if (item->failover)
-            since_ns = gap->end_ns;
+            before = item;
         if (longest && incidents->longest == NULL)
             incidents->longest = item;
     }
     if (incidents->longest == NULL && outage->found) { /* so short that it is no outage */
         struct incident *item = &incidents->items[incidents->count++];
-        *item = incident_of(incidents, record, faults, &outage->longest, INT64_MIN);
+        *item = incident_of(incidents, record, faults, &outage->longest, NULL);
         incidents->longest = item;
     }
 }

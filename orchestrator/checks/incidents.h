@@ -14,14 +14,15 @@ struct incident {
     struct gap gap;                     /* measured */
     const struct evidence_fault *fault; /* that times count from; NULL: no fault before it */
     bool failover;                      /* the timeline changed */
-    bool again;                         /* and no fault lies between it and the one before */
+    bool again;                         /* and the fault had its failover before */
     int64_t time_ns; /* of the failover: first acknowledgement minus f0; -1 without one */
 };
 
 struct incidents {
     struct outage outage;
     size_t count;
-    struct incident *items; /* in time: failovers, gaps of at least `floor_ns`, the longest one */
+    struct incident
+        *items; /* in time: all failovers, gaps of at least `floor_ns`, the longest one */
     const struct incident *longest;  /* NULL when nothing was acknowledged */
     uint32_t old_timeline, timeline; /* before the first fault; of the final primary */
     bool

@@ -124,6 +124,15 @@ static void add_start(struct reading *reading, const struct walk *walk)
                look_of(at));
 }
 
+/* A client that hangs has no later schedule: it tried until it gave up. */
+static void note_workload(struct outage *outage, const struct ledger_record *at, bool failed)
+{
+    int64_t until_ns = failed && at->done_ns > at->scheduled_ns ? at->done_ns : at->scheduled_ns;
+
+    if (until_ns > outage->workload_until_ns)
+        outage->workload_until_ns = until_ns;
+}
+
 static void add_attempt(struct reading *reading, const struct walk *walk)
 {
     struct outage *outage = reading->outage;
@@ -132,6 +141,8 @@ static void add_attempt(struct reading *reading, const struct walk *walk)
 
     if (at->scheduled_ns > outage->work_until_ns)
         outage->work_until_ns = at->scheduled_ns;
+    if (walk->client->role == LEDGER_WORKLOAD)
+        note_workload(outage, at, ended && at->class != LEDGER_ACKED);
     if (ended && at->class != LEDGER_ACKED)
         add_failure(outage, walk);
     if (ended && at->phase == LEDGER_COMMITTING)
@@ -259,6 +270,17 @@ static void place_acks(struct outage *outage, const struct evidence_history *his
 
 /* --- the gaps --------------------------------------------------------------------------------- */
 
+static void keep_gap(struct outage *outage, struct gap gap)
+{
+    if (outage->gap_count == outage->gap_room) {
+        size_t room = outage->gap_room == 0 ? 64 : outage->gap_room * 2;
+        outage->gaps =
+            arena_grow(outage->arena, outage->gaps, outage->gap_room, room, sizeof *outage->gaps);
+        outage->gap_room = room;
+    }
+    outage->gaps[outage->gap_count++] = gap;
+}
+
 static void add_gap(struct outage *outage, struct gap gap)
 {
     int64_t length_ns = gap.end_ns - gap.begin_ns;
@@ -271,13 +293,7 @@ static void add_gap(struct outage *outage, struct gap gap)
         outage->union_ns += length_ns;
     if (!counts && gap.to <= gap.from)
         return;
-    if (outage->gap_count == outage->gap_room) {
-        size_t room = outage->gap_room == 0 ? 64 : outage->gap_room * 2;
-        outage->gaps =
-            arena_grow(outage->arena, outage->gaps, outage->gap_room, room, sizeof *outage->gaps);
-        outage->gap_room = room;
-    }
-    outage->gaps[outage->gap_count++] = gap;
+    keep_gap(outage, gap);
 }
 
 /* Is this an answer to work that was scheduled before a fault that had begun by then? */
@@ -323,6 +339,8 @@ void outage_find(struct outage *outage, const struct evidence_history *history,
         next.ended = true;
         if (i > 0 && ack->done_ns > from_ns)
             add_gap(outage, next);
+        else if (i > 0 && next.to > next.from)
+            keep_gap(outage, next); /* no outage of the fault, and to be explained all the same */
         next = (struct gap){.begin_ns = ack->done_ns,
                             .from = next.to,
                             .from_node = ack->node,

@@ -50,32 +50,34 @@ struct sights {
 struct outage {
     struct arena *arena;
     size_t count;
-    struct ack *acks;      /* acknowledged through the endpoint, by done_ns */
-    struct series starts;  /* real begins of attempts of the endpoint probes (of the workload
-                              when there are none) */
-    struct sights begins;  /* of attempts of all clients */
-    struct sights cuts;    /* ends of attempts that the other side ended */
-    struct sights missing; /* the host, or every one, took no write at some moment after it */
-    int64_t work_until_ns; /* the last scheduled start */
-    uint64_t missed;       /* starts that could not begin in time */
-    int64_t spacing_ns;    /* median spacing of the starts */
-    int64_t latency_ns;    /* median time of an acknowledged transaction */
+    struct ack *acks;          /* acknowledged through the endpoint, by done_ns */
+    struct series starts;      /* real begins of attempts of the endpoint probes (of the workload
+                                  when there are none) */
+    struct sights begins;      /* of attempts of all clients */
+    struct sights cuts;        /* ends of attempts that the other side ended */
+    struct sights missing;     /* the host, or every one, took no write at some moment after it */
+    int64_t work_until_ns;     /* the last scheduled start */
+    int64_t workload_until_ns; /* until then workload clients had work, or still tried */
+    uint64_t missed;           /* starts that could not begin in time */
+    int64_t spacing_ns;        /* median spacing of the starts */
+    int64_t latency_ns;        /* median time of an acknowledged transaction */
 
     /* outage_find */
     const struct evidence_faults *faults;
     bool found; /* something was acknowledged at all */
     size_t gap_count, gap_room;
     struct gap *gaps;   /* longer than three times the median spacing, or with a failover in it */
-    struct gap longest; /* however short */
-    int64_t union_ns;   /* all gaps longer than three times the median spacing */
+    struct gap longest; /* after `from_ns`, however short */
+    int64_t union_ns;   /* all of those longer than three times the median spacing */
     uint64_t unplaced;  /* acknowledged on an older timeline at an unknown position */
 };
 
 void outage_read(struct outage *outage, const struct record *record, struct arena *arena);
 /*
- * The gaps that end after `from_ns`. Only an acknowledgement of the final history ends one, and
- * only of work that was scheduled after the last fault that began before it. One that is not (on
- * an abandoned branch, or a late answer) is service only while there is no gap yet.
+ * The gaps that end after `from_ns`, and the failovers before it. Only an acknowledgement of the
+ * final history ends one, and only of work that was scheduled after the last fault that began
+ * before it. One that is not (on an abandoned branch, or a late answer) is service only while there
+ * is no gap yet.
  */
 void outage_find(struct outage *outage, const struct evidence_history *history,
                  const struct evidence_faults *faults, int64_t from_ns);

@@ -162,6 +162,75 @@ static void no_history(struct run_builder *run)
     bound_by(run, 30000);
 }
 
+/* --- without a fault ---------------------------------------------------------------------------
+ */
+
+static void drop_fault(struct run_builder *run, const char *uid)
+{
+    size_t index;
+    json_t *event;
+
+    json_array_foreach(run->journal, index, event)
+    {
+        if (strcmp(json_text(event, "uid", ""), uid) == 0 &&
+            strcmp(json_text(event, "event", ""), "fault.injected") == 0)
+            json_array_remove(run->journal, index--);
+    }
+}
+
+static void nothing_was_done(struct run_builder *run)
+{
+    drop_fault(run, "kill-n1");
+}
+
+static void second_by_itself(struct run_builder *run)
+{
+    drop_fault(run, "again-n2");
+    any_expected(run);
+}
+
+static void second_has_no_place(struct run_builder *run)
+{
+    json_object_set_new(run_find_where(run, "fault.injected", "uid", "again-n2"), "clock",
+                        json_string("nowhere"));
+}
+
+/* --- the workload's return ---------------------------------------------------------------------
+ */
+
+/* A workload client is refused for good: it tries on, and nothing of it arrives any more. */
+static void client_stays_away(struct run_builder *run, uint32_t client, int64_t from_ms)
+{
+    for (size_t i = 0; i < run->ledgers[0].count; i++) {
+        struct ledger_record *record = &run->ledgers[0].records[i];
+        if (record->client != client || record->scheduled_ns < run_client_ns(from_ms))
+            continue;
+        if (record->kind == LEDGER_INTENT)
+            *record = (struct ledger_record){.kind = LEDGER_BEAT, .done_ns = record->scheduled_ns};
+        if (record->kind != LEDGER_OUTCOME)
+            continue;
+        run_absent(run, NULL, client, record->seq);
+        *record = (struct ledger_record){.kind = LEDGER_OUTCOME,
+                                         .class = LEDGER_UNSENT,
+                                         .phase = LEDGER_CONNECTING,
+                                         .client = client,
+                                         .seq = record->seq,
+                                         .scheduled_ns = record->scheduled_ns,
+                                         .done_ns = record->done_ns};
+    }
+}
+
+static void one_client_stays_away(struct run_builder *run)
+{
+    client_stays_away(run, 1, RUN_FAULT_MS);
+}
+
+static void all_clients_stay_away(struct run_builder *run)
+{
+    for (uint32_t client = 1; client <= RUN_WORKLOAD; client++)
+        client_stays_away(run, client, RUN_FAULT_MS);
+}
+
 /* --- blindness -------------------------------------------------------------------------------- */
 
 /* Beats go on, and nobody tried for 400 ms before writes were back. */
@@ -335,6 +404,42 @@ static const struct calibration rows[] = {
     {.planted = "two failovers expected, the second never comes",
      .plan = {.second_ms = 8000, .second_never = true},
      NOT_IN_TIME("did not happen after again")},
+    {.planted = "a second failover that no fault explains, any expected",
+     .plan = {.second_ms = 8000},
+     .plant = second_by_itself,
+     NOT_IN_TIME("that no fault explains (timeline 2 to 3)")},
+    {.planted = "two failovers of two faults, any expected",
+     .plan = {.second_ms = 8000},
+     .plant = any_expected,
+     IN_TIME("slowest of 2 failover 1.804 s")},
+    {.planted = "a failover before the first fault",
+     .plan = {.second_ms = 8000},
+     .plant = nothing_was_done,
+     NOT_IN_TIME("that no fault explains (timeline 1 to 2)")},
+    {.planted = "a failover in a baseline",
+     .plant = nothing_was_done,
+     NOT_IN_TIME("that no fault explains (timeline 1 to 2)")},
+    {.planted = "a baseline without a failover",
+     .plan = {.no_fault = true},
+     IN_TIME("below the resolution")},
+    {.planted = "second failover never comes, its fault has no place in time",
+     .plan = {.second_ms = 8000, .second_never = true},
+     .plant = second_has_no_place,
+     TIME_UNCLEAR("1 of 2 faults could not be placed")},
+    {.planted = "probes write again, no workload client does",
+     .plan = {.outage_ms = 900},
+     .plant = all_clients_stay_away,
+     NOT_IN_TIME("no workload client came back (of 4)")},
+    {.planted = "probes write again, the load ends before the workload could",
+     .plant = all_clients_stay_away,
+     TIME_UNCLEAR("the load ended before any of 4 workload clients")},
+    {.planted = "one workload client of four never comes back",
+     .plan = {.outage_ms = 900},
+     .plant = one_client_stays_away,
+     TIME_UNCLEAR("1 of 4 workload clients never came back")},
+    {.planted = "all workload clients come back",
+     .plan = {.outage_ms = 900},
+     IN_TIME("failover 0.904 s")},
     {.planted = "abandoned branch answers in the outage",
      .plant = branch_answers,
      NOT_IN_TIME("1.80")},

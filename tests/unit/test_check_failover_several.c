@@ -90,19 +90,167 @@ START_TEST(the_second_failover_is_unwanted)
 }
 END_TEST
 
+static void drop_fault(struct run_builder *run, const char *uid)
+{
+    size_t index;
+    json_t *event;
+
+    json_array_foreach(run->journal, index, event)
+    {
+        if (strcmp(json_text(event, "uid", ""), uid) == 0 &&
+            strcmp(json_text(event, "event", ""), "fault.injected") == 0)
+            json_array_remove(run->journal, index--);
+    }
+}
+
 /* One kill, two failovers: n2 gave up by itself. */
 START_TEST(a_failover_without_a_fault)
 {
     struct run_plan plan = twice();
     struct run_builder *run = run_standard(&plan);
-    size_t last = 0;
 
-    for (size_t i = 0; i < json_array_size(run->journal); i++)
-        if (strcmp(json_text(json_array_get(run->journal, i), "uid", ""), "again-n2") == 0 &&
-            strcmp(json_text(json_array_get(run->journal, i), "event", ""), "fault.injected") == 0)
-            last = i;
-    json_array_remove(run->journal, last);
+    drop_fault(run, "again-n2");
     expect_verdict(run, "failover-time", NULL, VERDICT_FAIL, "that no fault explains");
+}
+END_TEST
+
+/* The same, with `any` or without a word about failovers: one is allowed, not two. */
+START_TEST(a_second_failover_of_one_fault)
+{
+    struct run_plan plan = twice();
+
+    plan.expect = json_pack("{s:s}", "failover", "any");
+    struct run_builder *run = run_standard(&plan);
+    drop_fault(run, "again-n2");
+    expect_verdict(run, "failover-time", NULL, VERDICT_FAIL, "explains (timeline 2 to 3)");
+    plan.expect = json_object();
+    run = run_standard(&plan);
+    drop_fault(run, "again-n2");
+    expect_verdict(run, "failover-time", NULL, VERDICT_FAIL, "explains (timeline 2 to 3)");
+}
+END_TEST
+
+/* Their neighbour: each has its own fault. */
+START_TEST(any_failover_of_each_fault)
+{
+    struct run_plan plan = twice();
+
+    plan.expect = json_pack("{s:s}", "failover", "any");
+    plan.second_expect = json_object();
+    expect_verdict(run_standard(&plan), "failover-time", NULL, VERDICT_PASS, "slowest of 2");
+}
+END_TEST
+
+/* n2 was hit while it was elected, and fell only when it had answered for a second. */
+START_TEST(a_fault_in_the_first_outage_explains_the_second)
+{
+    struct run_plan plan = twice();
+    struct run_builder *run = run_standard(&plan);
+    json_t *event = run_find_where(run, "fault.injected", "uid", "again-n2");
+
+    json_object_set_new(event, "f0_ns", json_integer((json_int_t) run_node_ns("n2", 6500)));
+    json_object_set_new(event, "f1_ns", json_integer((json_int_t) run_node_ns("n2", 6501)));
+    struct judged judged = run_judge(run, "failover-time", NULL);
+    ck_assert_msg(judged.result.verdict == VERDICT_PASS, "%s", judged.result.text);
+    ck_assert_str_eq(json_text(incident(&judged, 1), "uid", ""), "again-n2");
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
+/* Nothing was done to the cluster, or nothing yet. */
+START_TEST(a_failover_in_a_baseline)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+
+    drop_fault(run, "kill-n1");
+    expect_verdict(run, "failover-time", NULL, VERDICT_FAIL, "explains (timeline 1 to 2)");
+}
+END_TEST
+
+static void fault_was_sent(struct run_builder *run, const char *uid)
+{
+    json_t *end = json_incref(run_find(run, "run.end"));
+
+    run_drop(run, "run.end");
+    run_event(run, 4900, "fault.inject", json_pack("{s:s, s:s}", "uid", uid, "step", "kill"));
+    json_array_append_new(run->journal, end);
+}
+
+/* It was sent, and failed or was cut off: it may have bitten. Its neighbour is known to have. */
+START_TEST(a_fault_that_was_sent_may_explain_a_failover)
+{
+    struct run_builder *run = run_standard(&(struct run_plan){0});
+
+    drop_fault(run, "kill-n1");
+    fault_was_sent(run, "kill-n1");
+    expect_verdict(run, "failover-time", NULL, VERDICT_INCONCLUSIVE, "what it did is not known");
+    struct run_plan plan = twice();
+    run = run_standard(&plan);
+    drop_fault(run, "again-n2");
+    fault_was_sent(run, "kill-n1");
+    expect_verdict(run, "failover-time", NULL, VERDICT_FAIL, "that no fault explains");
+}
+END_TEST
+
+START_TEST(a_failover_before_the_first_fault)
+{
+    struct run_plan plan = twice();
+    struct run_builder *run = run_standard(&plan);
+
+    drop_fault(run, "kill-n1");
+    struct judged judged = run_judge(run, "failover-time", NULL);
+    ck_assert_int_eq(judged.result.verdict, VERDICT_FAIL);
+    ck_assert_ptr_nonnull(strstr(judged.result.text, "explains (timeline 1 to 2)"));
+    ck_assert_ptr_null(strstr(judged.result.text, "timeline 2 to 3) that"));
+    /* The headline is that of the fault. */
+    ck_assert_double_eq_tol(number(judged.result.details, "outage_ms"), 904, 5);
+    ck_assert_double_eq_tol(number(judged.result.details, "outage_union_ms"), 904, 5);
+    ck_assert_uint_eq(json_array_size(json_object_get(judged.result.details, "incidents")), 2);
+    judged_free(&judged);
+    run_free(run);
+}
+END_TEST
+
+/* The clock of the fault's node is known to 2 s: it may have come before that failover. */
+START_TEST(clocks_do_not_tell_if_a_failover_was_spontaneous)
+{
+    struct run_plan plan = twice();
+    struct run_builder *run = run_standard(&plan);
+
+    drop_fault(run, "kill-n1");
+    json_object_set_new(run_find_where(run, "clock", "node", "n2"), "error_ns",
+                        json_integer(2 * NS_PER_SECOND));
+    expect_verdict(run, "failover-time", NULL, VERDICT_INCONCLUSIVE, "clocks do not tell");
+}
+END_TEST
+
+/* --- faults without a place ------------------------------------------------------------------- */
+
+/* Its failover never came, and nobody can tell: the other fault's is whole. */
+START_TEST(one_fault_has_no_place)
+{
+    struct run_plan plan = twice();
+
+    plan.second_never = true;
+    struct run_builder *run = run_standard(&plan);
+    json_object_set_new(run_find_where(run, "fault.injected", "uid", "again-n2"), "clock",
+                        json_string("nowhere"));
+    expect_verdict(run, "failover-time", NULL, VERDICT_INCONCLUSIVE, "1 of 2 faults could not");
+}
+END_TEST
+
+/* Whose a failover is cannot be told then, and so not that it is unwanted. */
+START_TEST(a_failover_may_be_that_of_a_fault_without_a_place)
+{
+    struct run_plan plan = twice();
+
+    plan.second_never = true;
+    plan.expect = json_pack("{s:s}", "failover", "no");
+    struct run_builder *run = run_standard(&plan);
+    json_object_set_new(run_find_where(run, "fault.injected", "uid", "again-n2"), "clock",
+                        json_string("nowhere"));
+    expect_verdict(run, "failover-time", NULL, VERDICT_INCONCLUSIVE, "1 of 2 faults could not");
 }
 END_TEST
 
@@ -435,7 +583,12 @@ END_TEST
 
 TEST_MAIN("check failover-time, several faults", 60, NULL, NULL, two_failovers_have_their_own_times,
           the_worst_of_two_decides, each_expected_failover_must_come,
-          the_second_failover_is_unwanted, a_failover_without_a_fault, a_stall_then_a_failover,
+          the_second_failover_is_unwanted, a_failover_without_a_fault,
+          a_second_failover_of_one_fault, any_failover_of_each_fault,
+          a_fault_in_the_first_outage_explains_the_second, a_failover_in_a_baseline,
+          a_fault_that_was_sent_may_explain_a_failover, a_failover_before_the_first_fault,
+          clocks_do_not_tell_if_a_failover_was_spontaneous, one_fault_has_no_place,
+          a_failover_may_be_that_of_a_fault_without_a_place, a_stall_then_a_failover,
           writes_come_back_late_after_a_stall, what_one_step_expects_is_not_held_against_another,
           an_abandoned_branch_never_ends_an_outage, what_the_history_holds_ends_an_outage,
           branches_unknown, positions_unknown, nobody_was_told_of_the_last_timeline,

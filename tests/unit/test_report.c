@@ -157,7 +157,7 @@ END_TEST
 
 START_TEST(no_fault_at_all)
 {
-    struct run_builder *run = standard();
+    struct run_builder *run = run_standard(&(struct run_plan){.no_failover = true});
 
     run_drop(run, "fault.injected");
     expect(run, RUN_INCONCLUSIVE, 2, "no fault was injected");
@@ -241,7 +241,7 @@ END_TEST
 /* all that a run would have done was optional and skipped: it has shown nothing */
 START_TEST(every_step_was_optional_and_skipped)
 {
-    struct run_builder *run = standard();
+    struct run_builder *run = run_standard(&(struct run_plan){.no_failover = true});
 
     run_drop(run, "fault.injected");
     insert_before_end(run, "step.skipped",
