@@ -120,6 +120,34 @@ START_TEST(clients_that_hang)
 }
 END_TEST
 
+/* What a client is told on an abandoned branch brings it back to nothing. */
+START_TEST(answered_on_a_branch)
+{
+    struct run_builder *run = away(RUN_WORKLOAD, 900);
+
+    run_attempt(run, 1, LEDGER_ACKED, 0, 1, 7000);
+    expect_verdict(run, "failover-time", NULL, VERDICT_FAIL, "no workload client came back");
+}
+END_TEST
+
+/* A client that was never served before says nothing of those that were. */
+START_TEST(a_client_that_was_not_there_before)
+{
+    struct run_builder *run = away(0, 900);
+
+    for (uint32_t client = 2; client <= RUN_WORKLOAD; client++)
+        client_stays_away(run, client, RUN_FAULT_MS);
+    for (size_t i = 0; i < run->ledgers[0].count; i++) {
+        struct ledger_record *record = &run->ledgers[0].records[i];
+        if (record->client == 1 && record->kind == LEDGER_OUTCOME &&
+            record->done_ns < run_client_ns(5500))
+            record->class = LEDGER_IN_DOUBT;
+    }
+    expect_verdict(run, "failover-time", NULL, VERDICT_FAIL, "no workload client came back (of 3)");
+}
+END_TEST
+
 TEST_MAIN("check failover-time, return of the workload", 60, NULL, NULL, no_client_comes_back,
           some_clients_never_come_back, all_clients_come_back, the_load_ends_soon_after_the_outage,
-          each_outage_is_looked_at, no_client_comes_back_in_place, clients_that_hang)
+          each_outage_is_looked_at, no_client_comes_back_in_place, clients_that_hang,
+          answered_on_a_branch, a_client_that_was_not_there_before)
