@@ -18,6 +18,9 @@ PACKAGES_RUN := postgresql-15 libpq5 libjansson4 libyaml-0-2 openssl iproute2 nf
 PACKAGES_BUILD := build-essential pkg-config libpq-dev libjansson-dev libyaml-dev libssl-dev check
 PACKAGES_LINT := clang-format clang-tidy cppcheck universal-ctags
 
+# Programs are built on all processors, tests run one after the other.
+JOBS := -j$(shell nproc)
+
 SAN ?=
 comma := ,
 BUILD := build$(if $(SAN),-$(subst $(comma),-,$(SAN)))
@@ -121,11 +124,11 @@ deps:
 	@PACKAGES="$(PACKAGES_RUN) $(PACKAGES_BUILD)" tests/install-packages
 
 demo: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) $(JOBS) --no-print-directory all
 	@tests/demo $(BUILD)
 
 check: deps
-	@$(MAKE) --no-print-directory all test-programs
+	@$(MAKE) $(JOBS) --no-print-directory all test-programs
 	@tests/run $(BUILD)
 
 lint:
@@ -133,11 +136,11 @@ lint:
 	@tests/lint/run
 
 bench: deps
-	@$(MAKE) --no-print-directory all test-programs bench-programs
+	@$(MAKE) $(JOBS) --no-print-directory all test-programs bench-programs
 	@tests/bench/run $(BUILD)
 
 soak: deps
-	@$(MAKE) --no-print-directory all
+	@$(MAKE) $(JOBS) --no-print-directory all
 	@tests/soak/run $(BUILD) $(N)
 
 # a mutant is compiled without the optimiser, which takes longer than its tests
