@@ -17,10 +17,10 @@
 enum { CONNECT_MS = 5000 };
 
 /*
- * What this session set itself (client, session) and what its role or database set (that is in
- * role_settings) is not the server's. What the HA manager changes in a failover is not compared:
- * primary_conninfo, primary_slot_name. A server tells its role and the current transaction as
- * settings, too. Texts that may hold a password are told by their digest.
+ * What the asking connection set itself (client, session) and what its role or database set (that
+ * is in role_settings) is not the server's. What the HA manager changes in a failover is not
+ * compared: primary_conninfo, primary_slot_name. A server tells its role and the current
+ * transaction as settings, too. Texts that may hold a password are told by their digest.
  */
 #define SETTINGS                                                                                   \
     "(SELECT json_object_agg(name, json_build_object('value',"                                     \

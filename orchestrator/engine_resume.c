@@ -169,7 +169,8 @@ static void ask_about(struct engine *engine, const struct record *record, const 
     }
 }
 
-/* Before anything else, since this session's heartbeats renew the lease of what is still active. */
+/* Before anything else, since the reopened session's heartbeats renew the lease of what is still
+ * active. */
 static void settle_faults(struct engine *engine, const struct record *record)
 {
     size_t index = 0;
