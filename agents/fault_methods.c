@@ -190,9 +190,7 @@ static enum status ask_undo(const struct method_call *call, const char *uid, str
         return status;
     snprintf(request, sizeof request, "undo %.40s", uid);
     status = guardian_ask(&guardian, request, NULL, call->deadline_ns, NULL, err);
-    if (status == STATUS_FAILED && err != NULL && strstr(err->message, "no open fault") != NULL)
-        return STATUS_OK;
-    return status;
+    return status == STATUS_NOT_FOUND ? STATUS_OK : status;
 }
 
 static enum status fault_undo(const struct method_call *call, json_t **ret_result,

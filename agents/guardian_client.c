@@ -137,6 +137,23 @@ static enum status read_line(struct guardian_connection *connection, struct buff
     return STATUS_OK;
 }
 
+/* STATUS_OK: the line is no refusal. */
+static enum status read_refusal(const char *line, struct error *err)
+{
+    static const struct {
+        const char *word;
+        enum status status;
+    } kinds[] = {
+        {"error ", STATUS_FAILED}, {"conflict ", STATUS_CONFLICT}, {"absent ", STATUS_NOT_FOUND}};
+
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        size_t length = strlen(kinds[i].word);
+        if (strncmp(line, kinds[i].word, length) == 0)
+            return error_set(err, kinds[i].status, "guardian: %s", line + length);
+    }
+    return STATUS_OK;
+}
+
 static enum status read_answer(struct guardian_connection *connection, int64_t deadline_ns,
                                struct buffer *lines, struct error *err)
 {
@@ -148,10 +165,9 @@ static enum status read_answer(struct guardian_connection *connection, int64_t d
             return status;
         if (strcmp(buffer_text(&line), "ok") == 0)
             return STATUS_OK;
-        if (strncmp(buffer_text(&line), "error ", 6) == 0)
-            return error_set(err, STATUS_FAILED, "guardian: %s", buffer_text(&line) + 6);
-        if (strncmp(buffer_text(&line), "conflict ", 9) == 0)
-            return error_set(err, STATUS_CONFLICT, "%s", buffer_text(&line) + 9);
+        status = read_refusal(buffer_text(&line), err);
+        if (status != STATUS_OK)
+            return status;
         if (lines != NULL)
             buffer_printf(lines, "%s\n", buffer_text(&line));
     }

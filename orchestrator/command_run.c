@@ -19,14 +19,20 @@ struct running {
     bool json;
 };
 
+struct figure {
+    bool known;
+    double ms;
+};
+
 /* One part of a profile or of repeats, as its result.json tells it. */
 struct part {
     const char *name, *folder, *verdict;
     const char *skipped; /* why an optional scenario was not done, or NULL */
     int exit_code;
-    bool interrupted; /* no further part is begun */
-    bool has_failover, has_lost, has_resolution;
-    double failover_ms, resolution_ms, seconds; /* resolution: of the outage and the failover */
+    bool interrupted;                   /* no further part is begun */
+    struct figure failover, resolution; /* resolution: of the outage and the failover */
+    bool has_lost;
+    double seconds;
     int64_t lost;
 };
 
@@ -122,10 +128,8 @@ static void read_result(struct running *running, bool skipped, struct part *part
         skip_part(running, result, part);
         return;
     }
-    part->has_failover = json_is_number(time);
-    part->failover_ms = json_number_value(time);
-    part->has_resolution = json_is_number(resolution);
-    part->resolution_ms = json_number_value(resolution);
+    part->failover = (struct figure){json_is_number(time), json_number_value(time)};
+    part->resolution = (struct figure){json_is_number(resolution), json_number_value(resolution)};
     part->has_lost = json_is_integer(lost);
     part->lost = json_integer_value(lost);
 }
@@ -178,10 +182,10 @@ static void print_table(const struct part *parts, size_t count)
     for (size_t i = 0; i < count; i++) {
         char failover[32] = "-", resolution[32] = "-", lost[32] = "-";
 
-        if (parts[i].has_failover)
-            snprintf(failover, sizeof failover, "%.3f s", parts[i].failover_ms / 1000);
-        if (parts[i].has_resolution)
-            snprintf(resolution, sizeof resolution, "%.1f ms", parts[i].resolution_ms);
+        if (parts[i].failover.known)
+            snprintf(failover, sizeof failover, "%.3f s", parts[i].failover.ms / 1000);
+        if (parts[i].resolution.known)
+            snprintf(resolution, sizeof resolution, "%.1f ms", parts[i].resolution.ms);
         if (parts[i].has_lost)
             snprintf(lost, sizeof lost, "%" PRId64, parts[i].lost);
         printf("%-34s %-14s %12s %12s %6s %7.1f s\n", parts[i].name, parts[i].verdict, failover,
@@ -194,6 +198,11 @@ static void print_table(const struct part *parts, size_t count)
             printf("%s: see %s/summary.txt\n", parts[i].name, parts[i].folder);
 }
 
+static json_t *figure_json(const struct figure *figure)
+{
+    return figure->known ? json_real(figure->ms) : json_null();
+}
+
 static json_t *parts_json(const struct part *parts, size_t count)
 {
     json_t *list = json_array();
@@ -203,11 +212,8 @@ static json_t *parts_json(const struct part *parts, size_t count)
                                  parts[i].folder, "verdict", parts[i].verdict, "exit_code",
                                  parts[i].exit_code, "seconds", parts[i].seconds);
 
-        json_object_set_new(part, "failover_ms",
-                            parts[i].has_failover ? json_real(parts[i].failover_ms) : json_null());
-        json_object_set_new(part, "resolution_ms",
-                            parts[i].has_resolution ? json_real(parts[i].resolution_ms)
-                                                    : json_null());
+        json_object_set_new(part, "failover_ms", figure_json(&parts[i].failover));
+        json_object_set_new(part, "resolution_ms", figure_json(&parts[i].resolution));
         json_object_set_new(part, "lost",
                             parts[i].has_lost ? json_integer(parts[i].lost) : json_null());
         if (parts[i].skipped != NULL)
@@ -244,36 +250,31 @@ static double percentile(const double *sorted, size_t count, double part)
 }
 
 /* Of one figure over all runs that have it; null when none has. */
-static json_t *spread_json(double *values, size_t count)
+static json_t *spread_json(struct arena *arena, const struct part *parts, size_t count,
+                           struct figure (*of)(const struct part *part))
 {
-    if (count == 0)
+    double *values = arena_array(arena, count + 1, sizeof *values);
+    size_t known = 0;
+
+    for (size_t i = 0; i < count; i++)
+        if (of(&parts[i]).known)
+            values[known++] = of(&parts[i]).ms;
+    if (known == 0)
         return json_null();
-    qsort(values, count, sizeof *values, by_value);
-    return json_pack("{s:I, s:f, s:f, s:f, s:f}", "runs", (json_int_t) count, "min_ms", values[0],
-                     "median_ms", percentile(values, count, 0.5), "p95_ms",
-                     percentile(values, count, 0.95), "max_ms", values[count - 1]);
+    qsort(values, known, sizeof *values, by_value);
+    return json_pack("{s:I, s:f, s:f, s:f, s:f}", "runs", (json_int_t) known, "min_ms", values[0],
+                     "median_ms", percentile(values, known, 0.5), "p95_ms",
+                     percentile(values, known, 0.95), "max_ms", values[known - 1]);
 }
 
-static json_t *failover_spread(struct arena *arena, const struct part *parts, size_t count)
+static struct figure failover_of(const struct part *part)
 {
-    double *values = arena_array(arena, count + 1, sizeof *values);
-    size_t known = 0;
-
-    for (size_t i = 0; i < count; i++)
-        if (parts[i].has_failover)
-            values[known++] = parts[i].failover_ms;
-    return spread_json(values, known);
+    return part->failover;
 }
 
-static json_t *resolution_spread(struct arena *arena, const struct part *parts, size_t count)
+static struct figure resolution_of(const struct part *part)
 {
-    double *values = arena_array(arena, count + 1, sizeof *values);
-    size_t known = 0;
-
-    for (size_t i = 0; i < count; i++)
-        if (parts[i].has_resolution)
-            values[known++] = parts[i].resolution_ms;
-    return spread_json(values, known);
+    return part->resolution;
 }
 
 static double spread_value(const json_t *spread, const char *name)
@@ -296,8 +297,8 @@ static void print_spread(const char *what, const json_t *spread)
 static void report_repeats(struct running *running, const struct part *parts, size_t count,
                            const char *folder, int exit_code)
 {
-    OWNED_JSON json_t *failover = failover_spread(running->arena, parts, count);
-    OWNED_JSON json_t *resolution = resolution_spread(running->arena, parts, count);
+    OWNED_JSON json_t *failover = spread_json(running->arena, parts, count, failover_of);
+    OWNED_JSON json_t *resolution = spread_json(running->arena, parts, count, resolution_of);
 
     if (running->json) {
         print_json(json_pack("{s:s, s:o, s:O, s:O, s:i}", "folder", folder, "runs",

@@ -276,7 +276,7 @@ static struct record *named_record(struct guardian *guardian, struct client *cli
     struct record *record = records_find(guardian, uid);
 
     if (record == NULL)
-        answer(client, "error no open fault %.40s", uid);
+        answer(client, "absent no open fault %.40s", uid);
     return record;
 }
 

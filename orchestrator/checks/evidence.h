@@ -50,9 +50,9 @@ bool evidence_lsn(const char *text, uint64_t *ret_lsn);
 const char *const *evidence_database_nodes(const struct record *record, struct arena *arena);
 /* "quorum", "local" or "none" ("quorum" when the topology is silent). */
 const char *evidence_promise(const struct record *record);
-/* expect.NAME of a step of the method ("yes", "no", "any", "continue", "stall"), or NULL. */
 /* Does any step say what is expected of it? */
 bool evidence_expects(const struct record *record);
+/* expect.NAME of a step of the method ("yes", "no", "any", "continue", "stall"), or NULL. */
 const char *evidence_expectation(const struct record *record, const char *step, const char *name);
 /* The instant of an event on the client's clock; false when it cannot be placed. */
 bool evidence_instant(const struct record *record, const json_t *event, int64_t *ret_ns);

@@ -22,16 +22,9 @@ static bool shows(const struct sight *sight, uint16_t node)
 /* Index of the first one that is not before an instant. */
 static size_t find(const struct sights *sights, int64_t at_ns)
 {
-    size_t low = 0, high = sights->count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (sights->items[middle].at_ns < at_ns)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return sights->count == 0 ? 0
+                              : series_lower_bound(&sights->items[0].at_ns, sights->count,
+                                                   sizeof sights->items[0], at_ns);
 }
 
 /* The first one of a node after an instant; INT64_MAX: none. */
@@ -91,16 +84,9 @@ static bool loses_packets(const struct outage *outage, const struct gap *gap)
 
 static size_t first_ack(const struct outage *outage, int64_t done_ns)
 {
-    size_t low = 0, high = outage->count;
-
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (outage->acks[middle].done_ns < done_ns)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    return outage->count == 0 ? 0
+                              : series_lower_bound(&outage->acks[0].done_ns, outage->count,
+                                                   sizeof outage->acks[0], done_ns);
 }
 
 /*

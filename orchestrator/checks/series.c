@@ -38,12 +38,17 @@ int64_t series_quantile(const struct series *series, unsigned percent)
 
 size_t series_find(const struct series *series, int64_t value)
 {
+    return series_lower_bound(series->values, series->count, sizeof *series->values, value);
+}
+
+size_t series_lower_bound(const void *first, size_t count, size_t stride, int64_t value)
+{
     size_t low = 0;
-    size_t high = series->count;
+    size_t high = count;
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        if (series->values[middle] < value)
+        if (*(const int64_t *) ((const char *) first + middle * stride) < value)
             low = middle + 1;
         else
             high = middle;

@@ -20,5 +20,10 @@ void series_sort(struct series *series);
 int64_t series_quantile(const struct series *series, unsigned percent);
 /* Index of the first value of a sorted series that is not below `value`. */
 size_t series_find(const struct series *series, int64_t value);
+/*
+ * The same over items of any kind that are sorted by an int64_t of theirs: `first` is that member
+ * of the first item, `stride` the size of an item. Not read when `count` is 0.
+ */
+size_t series_lower_bound(const void *first, size_t count, size_t stride, int64_t value);
 
 #endif

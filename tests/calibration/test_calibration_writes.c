@@ -198,37 +198,15 @@ static void second_has_no_place(struct run_builder *run)
 /* --- the workload's return ---------------------------------------------------------------------
  */
 
-/* A workload client is refused for good: it tries on, and nothing of it arrives any more. */
-static void client_stays_away(struct run_builder *run, uint32_t client, int64_t from_ms)
-{
-    for (size_t i = 0; i < run->ledgers[0].count; i++) {
-        struct ledger_record *record = &run->ledgers[0].records[i];
-        if (record->client != client || record->scheduled_ns < run_client_ns(from_ms))
-            continue;
-        if (record->kind == LEDGER_INTENT)
-            *record = (struct ledger_record){.kind = LEDGER_BEAT, .done_ns = record->scheduled_ns};
-        if (record->kind != LEDGER_OUTCOME)
-            continue;
-        run_absent(run, NULL, client, record->seq);
-        *record = (struct ledger_record){.kind = LEDGER_OUTCOME,
-                                         .class = LEDGER_UNSENT,
-                                         .phase = LEDGER_CONNECTING,
-                                         .client = client,
-                                         .seq = record->seq,
-                                         .scheduled_ns = record->scheduled_ns,
-                                         .done_ns = record->done_ns};
-    }
-}
-
 static void one_client_stays_away(struct run_builder *run)
 {
-    client_stays_away(run, 1, RUN_FAULT_MS);
+    run_stays_away(run, 1, RUN_FAULT_MS);
 }
 
 static void all_clients_stay_away(struct run_builder *run)
 {
     for (uint32_t client = 1; client <= RUN_WORKLOAD; client++)
-        client_stays_away(run, client, RUN_FAULT_MS);
+        run_stays_away(run, client, RUN_FAULT_MS);
 }
 
 /* --- blindness -------------------------------------------------------------------------------- */

@@ -149,14 +149,15 @@ struct guardian_connection rig_dial(void)
     return connection;
 }
 
-/* The text of an `error` or a `conflict`, or "" for `ok`. */
+/* The text of a refusal, or "" for `ok`. */
 const char *rig_ask(struct guardian_connection *connection, const char *request, const char *body)
 {
     static struct error err;
     enum status status =
         guardian_ask(connection, request, body, deadline_in_ms(PATIENCE_MS), NULL, &err);
 
-    ck_assert_msg(status == STATUS_OK || status == STATUS_FAILED || status == STATUS_CONFLICT,
+    ck_assert_msg(status == STATUS_OK || status == STATUS_FAILED || status == STATUS_CONFLICT ||
+                      status == STATUS_NOT_FOUND,
                   "%s: %s", request, err.message);
     return status == STATUS_OK ? "" : err.message;
 }

@@ -37,7 +37,7 @@ int rig_undos(char *text, size_t size);
 void rig_start(void);
 void rig_stop(int number); /* with that signal, and waited for */
 struct guardian_connection rig_dial(void);
-/* The text of an `error` or a `conflict`, or "" for `ok`. */
+/* The text of a refusal, or "" for `ok`. */
 const char *rig_ask(struct guardian_connection *connection, const char *request, const char *body);
 const char *rig_open(struct guardian_connection *connection, const char *uid, int lease_ms,
                      int hold_ms);

@@ -413,3 +413,24 @@ void run_free(struct run_builder *run)
     json_decref(run->journal);
     free(run);
 }
+
+void run_stays_away(struct run_builder *run, uint32_t client, int64_t from_ms)
+{
+    for (size_t i = 0; i < run->ledgers[0].count; i++) {
+        struct ledger_record *record = &run->ledgers[0].records[i];
+        if (record->client != client || record->scheduled_ns < run_client_ns(from_ms))
+            continue;
+        if (record->kind == LEDGER_INTENT)
+            *record = (struct ledger_record){.kind = LEDGER_BEAT, .done_ns = record->scheduled_ns};
+        if (record->kind != LEDGER_OUTCOME)
+            continue;
+        run_absent(run, NULL, client, record->seq);
+        *record = (struct ledger_record){.kind = LEDGER_OUTCOME,
+                                         .class = LEDGER_UNSENT,
+                                         .phase = LEDGER_CONNECTING,
+                                         .client = client,
+                                         .seq = record->seq,
+                                         .scheduled_ns = record->scheduled_ns,
+                                         .done_ns = record->done_ns};
+    }
+}

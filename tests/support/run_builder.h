@@ -136,5 +136,7 @@ void run_absent(struct run_builder *run, const char *node, uint32_t client, uint
 void run_present(struct run_builder *run, const char *node, uint32_t client, uint64_t seq);
 void run_odd(struct run_builder *run, const char *node, uint32_t client, uint64_t seq,
              uint64_t rows, uint64_t of, uint64_t bad);
+/* A workload client is refused for good from then on: it tries on, and nothing of it arrives. */
+void run_stays_away(struct run_builder *run, uint32_t client, int64_t from_ms);
 
 #endif

@@ -165,7 +165,7 @@ START_TEST(faults_that_exclude_each_other_are_refused)
     json_decref(freeze("f-1"));
     ck_assert_str_eq(
         agent_refusal(peer, "fault.inject", order("f-2", "process.freeze", "walwriter", HOLD_MS)),
-        "conflict: process.freeze excludes process.freeze, which is injected (f-1)");
+        "conflict: guardian: process.freeze excludes process.freeze, which is injected (f-1)");
     ck_assert_uint_eq(open_faults(), 1);
     json_decref(agent_call(peer, "fault.undo", named("f-1")));
 }

@@ -7,35 +7,13 @@
 #include "tests/support/run_judge.h"
 #include "tests/support/suite.h"
 
-/* A workload client is refused for good: it tries on, and nothing of it arrives any more. */
-static void client_stays_away(struct run_builder *run, uint32_t client, int64_t from_ms)
-{
-    for (size_t i = 0; i < run->ledgers[0].count; i++) {
-        struct ledger_record *record = &run->ledgers[0].records[i];
-        if (record->client != client || record->scheduled_ns < run_client_ns(from_ms))
-            continue;
-        if (record->kind == LEDGER_INTENT)
-            *record = (struct ledger_record){.kind = LEDGER_BEAT, .done_ns = record->scheduled_ns};
-        if (record->kind != LEDGER_OUTCOME)
-            continue;
-        run_absent(run, NULL, client, record->seq);
-        *record = (struct ledger_record){.kind = LEDGER_OUTCOME,
-                                         .class = LEDGER_UNSENT,
-                                         .phase = LEDGER_CONNECTING,
-                                         .client = client,
-                                         .seq = record->seq,
-                                         .scheduled_ns = record->scheduled_ns,
-                                         .done_ns = record->done_ns};
-    }
-}
-
 /* Writes are back at 5904 ms, and the load goes on for 4 s. */
 static struct run_builder *away(uint32_t clients, int64_t outage_ms)
 {
     struct run_builder *run = run_standard(&(struct run_plan){.outage_ms = outage_ms});
 
     for (uint32_t client = 1; client <= clients; client++)
-        client_stays_away(run, client, RUN_FAULT_MS);
+        run_stays_away(run, client, RUN_FAULT_MS);
     return run;
 }
 
@@ -77,7 +55,7 @@ START_TEST(each_outage_is_looked_at)
     struct run_builder *run = run_standard(&plan);
 
     for (uint32_t client = 1; client <= RUN_WORKLOAD; client++)
-        client_stays_away(run, client, 6500);
+        run_stays_away(run, client, 6500);
     expect_verdict(run, "failover-time", NULL, VERDICT_FAIL, "no workload client came back");
     expect_verdict(run_standard(&plan), "failover-time", NULL, VERDICT_PASS, NULL);
 }
@@ -90,7 +68,7 @@ START_TEST(no_client_comes_back_in_place)
         run_standard(&(struct run_plan){.no_failover = true, .outage_ms = 900});
 
     for (uint32_t client = 1; client <= RUN_WORKLOAD; client++)
-        client_stays_away(run, client, RUN_FAULT_MS);
+        run_stays_away(run, client, RUN_FAULT_MS);
     expect_verdict(run, "failover-time", NULL, VERDICT_FAIL, "no workload client came back");
 }
 END_TEST
@@ -136,7 +114,7 @@ START_TEST(a_client_that_was_not_there_before)
     struct run_builder *run = away(0, 900);
 
     for (uint32_t client = 2; client <= RUN_WORKLOAD; client++)
-        client_stays_away(run, client, RUN_FAULT_MS);
+        run_stays_away(run, client, RUN_FAULT_MS);
     for (size_t i = 0; i < run->ledgers[0].count; i++) {
         struct ledger_record *record = &run->ledgers[0].records[i];
         if (record->client == 1 && record->kind == LEDGER_OUTCOME &&

@@ -127,7 +127,7 @@ START_TEST(what_excludes_each_other_is_open_one_at_a_time)
     ck_assert_str_eq(open_excluding(&first, "f-1", "power:n1"), "");
     ck_assert_str_eq(open_excluding(&second, "f-2", "power:n2"), "");
     ck_assert_str_eq(open_excluding(&third, "f-3", "power:n1"),
-                     "t.f-3 excludes t.f-1, which is armed (f-1)");
+                     "guardian: t.f-3 excludes t.f-1, which is armed (f-1)");
     ck_assert_str_eq(open_excluding(&third, "f-3", ""), "");
     ck_assert_str_eq(open_excluding(&fourth, "f-4", ""), "");
     ASK(&first, "", "injected f-1");
@@ -135,6 +135,11 @@ START_TEST(what_excludes_each_other_is_open_one_at_a_time)
     ck_assert_str_eq(open_excluding(&first, "f-5", "power:n1"), "");
     ck_assert_str_eq(open_excluding(&fifth, "f-6", "a\\u0062"),
                      "guardian: a record's excludes is a plain text of at most 79");
+    /* an injector whose connection ends before that is killed: this process */
+    ASK(&second, "", "injected f-2");
+    ASK(&third, "", "injected f-3");
+    ASK(&fourth, "", "injected f-4");
+    ASK(&first, "", "injected f-5");
 }
 END_TEST
 
